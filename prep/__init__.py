@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tfshards.prep.adoption.adopt import adopt
-    from tfshards.prep.adoption.manifest import AdoptOptions
-    from tfshards.prep.adoption.seen import FeatureRoles
     from tfshards.prep.auditing.audit import audit
     from tfshards.prep.building.build import build, plan
     from tfshards.prep.building.generations import Generation, Pruned, generations, prune, restore
     from tfshards.prep.building.write_shards import WriteShards, WriteShardsResult
-    from tfshards.prep.comparison.diff import Diff, diff
+    from tfshards.prep.deriving.diff import Diff, diff
     from tfshards.prep.deriving.append import append
     from tfshards.prep.deriving.merge import merge
     from tfshards.prep.deriving.options import ShardOptions
@@ -43,13 +41,11 @@ if TYPE_CHECKING:
     from tfshards.schemas import read_manifest as info
 
 __all__ = [
-    "AdoptOptions",
     "Arrays",
     "Coco",
     "Diff",
     "Examples",
     "Export",
-    "FeatureRoles",
     "Generation",
     "ImageFolder",
     "ImageOptions",
@@ -124,13 +120,11 @@ def __dir__() -> list[str]:
 # the public names of each module
 _NAMES = {
     "prep.adoption.adopt": "adopt",
-    "prep.adoption.manifest": "AdoptOptions",
-    "prep.adoption.seen": "FeatureRoles",
     "prep.auditing.audit": "audit",
     "prep.building.build": "build plan",
     "prep.building.generations": "Generation Pruned generations prune restore",
     "prep.building.write_shards": "WriteShards WriteShardsResult",
-    "prep.comparison.diff": "Diff diff",
+    "prep.deriving.diff": "Diff diff",
     "prep.engines.read_shards": "ReadShards",
     "prep.exporting.export": "Export export",
     "prep.imaging.options": "ImageOptions",

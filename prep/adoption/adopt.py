@@ -2,49 +2,78 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
-from tfshards.prep.adoption.manifest import SOURCE, AdoptOptions, Scanned, adopted_manifest
-from tfshards.prep.adoption.record_files import ChosenFiles, choose_files
-from tfshards.prep.adoption.seen import FeatureRoles, Findings
-from tfshards.prep.building.output import locked, remove_staged
-from tfshards.prep.building.output_state import difference
+import numpy as np
+
+from tfshards.prep.adoption.features import ELSE, Kind, Scanned, infer, kind_of, look, values_of
+from tfshards.prep.adoption.files import ChosenFiles, choose_files
+from tfshards.prep.building.commit import check_readable
+from tfshards.prep.building.state import difference
+from tfshards.prep.planning.plan import label_counts
 from tfshards.prep.progress.lines import Log, Meter, report_line, report_warning, takes_log, to_stderr
 from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.prep.records.frames import RecordError, read_frames
 from tfshards.prep.records.shard_file import scan_shard
-from tfshards.prep.views.table import LABELS_NAME, foreign_views, labels_files, refresh_views, view_problems
-from tfshards.prep.writing.shard_names import data_files
-from tfshards.schemas import BuildError, FormatError, InputError, Manifest, read_manifest
-from tfshards.schemas.build_area import foreign, write_files
-from tfshards.schemas.compression import Compression
+from tfshards.prep.sources.classes import check_class_names
+from tfshards.prep.sources.staging_folder import has_record_of, record_text, remove_staged, staged_folder
+from tfshards.prep.writing.build_folder import build_folders, foreign
+from tfshards.schemas import (
+    BuildError,
+    Feature,
+    FormatError,
+    InputError,
+    Manifest,
+    OptionsError,
+    Problem,
+    Schema,
+    Shard,
+    Split,
+    Totals,
+    read_manifest,
+)
 from tfshards.schemas.files import bytes_digest
-from tfshards.schemas.manifest_file import is_manifest, manifest_version, write_manifest
-from tfshards.schemas.names import MANIFEST_NAME
+from tfshards.schemas.index import index_path, keys_bytes, keys_path, labels_bytes, labels_path
+from tfshards.schemas.manifest_file import is_manifest
+from tfshards.schemas.names import MANIFEST_NAME, RECORD_NAME, id_of, name_fault
 from tfshards.schemas.storage import AnyPath, ChangedError, RemoteStatus, any_path
+from tfshards.schemas.storage.locking import locked
 from tfshards.schemas.storage.untrusted import INDEX, read_whole
+from tfshards.schemas.storage.verbs import delete, each, exists, new_folder, put, replace_if, sync, version
+
+SOURCE = "adopt"
+# how many problems of one file are listed
+_MAX_PROBLEMS = 20
 
 
 @takes_log
 def adopt(
     root: str | os.PathLike[str],
-    options: AdoptOptions | None = None,
     *,
+    name: str | None = None,
+    splits: Mapping[str, str] | None = None,
+    label: str | None = None,
+    class_names: Sequence[str] | None = None,
     overwrite: bool = False,
     log: Log = to_stderr,
 ) -> Manifest:
     """Write a manifest for the TFRecord files in the folder ``root``, and return it.
 
-    Reads and checks every record, then writes the manifest, the indexes, the labels and keys of the shards if
-    the records have these, and ``labels.txt`` if classes have names. The TFRecord files are not
-    changed. If all of the other files exist already, nothing is written.
+    Reads and checks every record, then writes the manifest and, in a folder ``index`` next to the files, the
+    index, the labels and the keys of each. The TFRecord files are not changed.
 
     Args:
         root: the folder of the files, or its URL.
-        options: options that complete or replace what is derived from the files.
+        name: the dataset's name; by default the name of the folder.
+        splits: for each split, the pattern that the paths of its files match (``*`` also matches ``/``);
+            by default derived from the paths. Files that match no pattern are skipped.
+        label: the feature whose integers are classes; by default the one named ``label`` or ``class``.
+        class_names: the names of the classes in label order.
         overwrite: replace an existing manifest of other files, records or options.
         log: receives status lines.
 
@@ -54,85 +83,73 @@ def adopt(
         FormatError: files or records are damaged, or are not ``tf.train.Example``; it lists every problem.
         BuildError: in an object store, another process has written a manifest meanwhile.
     """
-    options = options or AdoptOptions()
+    check_class_names(class_names)
+    for code, names in (("split-name", splits or {}), ("dataset-name", [name] if name is not None else [])):
+        for fault in filter(None, map(name_fault, names)):
+            raise OptionsError(code, fault=fault)
     folder = any_path(root)
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
         raise InputError("adopt-not-a-folder", folder=folder, what=what)
-    with locked(folder):
+    with locked(folder) as note:
+        report_warning(*filter(None, [note]))
         remove_staged(folder)
-        replaced = manifest_version(folder)
+        replaced = version(folder / MANIFEST_NAME)
         current = _current(folder, overwrite=overwrite)
-        chosen = choose_files(folder, options.splits, allow_missing=options.allow_missing)
-        scanned = _scan_all(folder, chosen, options.roles)
-        manifest = adopted_manifest(folder, chosen, scanned, options)
-        if current and not overwrite and replace(current, views={}) != manifest:
+        chosen = choose_files(folder, splits or {})
+        indexes = _index_folders(folder, chosen)
+        files = _scan_all(folder, chosen, label)
+        features, problems = infer([*files.values()], label, _finder(folder, chosen))
+        if class_names is not None:
+            problems += _class_problems([*files.values()], features, class_names)
+        if problems:
+            raise InputError("adopt-faults", *(f"  {each}" for each in problems), ELSE, folder=folder)
+        schema = Schema(features, tuple(class_names or ()))
+        _report_names(schema, chosen)
+        shards, companions = _shards(files, schema)
+        numbers = sum(shard.num_examples for shard in shards.values())
+        found = {split: [shards[path] for path in paths] for split, paths in chosen.splits.items()}
+        digests = {split: [[shard.path, shard.digest] for shard in held] for split, held in found.items()}
+        manifest = Manifest(
+            name=name or _name(folder),
+            build_id=id_of(json.dumps([schema.to_json(), digests])),
+            folder="",
+            schema=schema,
+            splits={
+                split: Split(tuple(found[split]), _label_counts([files[path] for path in paths], schema))
+                for split, paths in chosen.splits.items()
+            },
+            totals=Totals(numbers, numbers),
+            options={"source": SOURCE, "splits": dict(splits or {}), "label": label},
+            compression=chosen.compression,
+        )
+        if current and not overwrite and current != manifest:
             what = difference(current, manifest.options).replace("inputs", "files, records or class names")
             raise InputError("adopt-differs", folder=folder, what=what)
-        known = [current] if current else []
-        views = {path: bytes_digest(content) for path, content in labels_files(manifest).items()}
-        # without a manifest, a file of the name is not known to be one of tfshards
-        is_foreign = (folder / LABELS_NAME).exists()
-        if current:
-            is_foreign = bool(foreign_views(replace(manifest, views=views), folder, known))
-        if views and is_foreign:
-            report_warning(f"{folder / LABELS_NAME} stays as it is; the class names are in {MANIFEST_NAME}")
-            views = {}
-        manifest = replace(manifest, views=views)
-        companions = {
-            path: content
-            for one in scanned.values()
-            for path, content in one.companions(manifest.schema).items()
-        }
-        try:
-            is_new = _write(folder, manifest, companions, current, replaced)
-        except (FileExistsError, ChangedError):
-            raise BuildError("adopt-overtaken", folder=folder, manifest_name=MANIFEST_NAME) from None
-        if not is_new:
+        is_same = each(folder, lambda path: _content(folder / path) == companions[path], companions)
+        changed = {path: companions[path] for path, same in zip(companions, is_same, strict=True) if not same}
+        if current == manifest and not changed:
             report_line(f"{folder} is up to date")
+        else:
+            _write(folder, manifest, changed, indexes, replaced)
+        old = current.shards if current else ()
+        delete(folder, [path for shard in old for path in shard.companion_digests if path not in companions])
     return manifest
 
 
-def _write(
-    root: AnyPath,
-    manifest: Manifest,
-    companions: Mapping[str, bytes],
-    current: Manifest | None,
-    replaced: RemoteStatus | None,
-) -> bool:
-    """Write those files of the dataset that do not exist yet; return whether any was written."""
-    known = [current] if current else []
-    found = {path: _content(root / path) for path in companions}
-    changed = {path: content for path, content in companions.items() if found[path] != content}
-    ours = {path for held in known for path in data_files(held)}
-    for path in changed:
-        if path not in ours and found[path] is not None:
-            raise foreign(root / path)
-    write_files(root, changed)
-    is_new = not current or current.to_text() != manifest.to_text()
-    if is_new:
-        write_manifest(manifest, root, replaced)
-    is_new = is_new or bool(changed or view_problems(manifest, root, known))
-    refresh_views(manifest, root, known)
-    for path in {path for held in known for shard in held.shards for path in shard.companion_digests}:
-        if path not in companions:
-            (root / path).unlink(missing_ok=True)
-    return is_new
-
-
-def _content(path: AnyPath) -> bytes | None:
-    with suppress(FileNotFoundError):
-        return read_whole(path, INDEX)
-    return None
-
-
 def _current(folder: AnyPath, *, overwrite: bool) -> Manifest | None:
-    if not (folder / MANIFEST_NAME).exists():
+    """Return the manifest that an earlier call has written; raise InputError if a build has written one."""
+    pointer = folder / MANIFEST_NAME
+    if pointer.is_symlink():
+        raise InputError("output-linked", name=pointer)
+    if not pointer.exists():
+        if builds := build_folders(folder):
+            raise InputError("adopt-builds", folder=folder, build=builds[-1].name)
         return None
     try:
         current = read_manifest(folder)
     except FormatError:
-        if overwrite and is_manifest(folder / MANIFEST_NAME):
+        if overwrite and is_manifest(pointer):
             return None
         raise
     if current.options.get("source") != SOURCE:
@@ -141,35 +158,151 @@ def _current(folder: AnyPath, *, overwrite: bool) -> Manifest | None:
     return current
 
 
-def _scan_all(folder: AnyPath, chosen: ChosenFiles, roles: FeatureRoles) -> dict[str, Scanned]:
+def _index_folders(folder: AnyPath, chosen: ChosenFiles) -> list[AnyPath]:
+    """Return the folders of indexes; raise InputError if one exists that tfshards did not make."""
+    found = [folder / path for path in sorted({index_path(path).rpartition("/")[0] for path in chosen.paths})]
+    for path in found:
+        if exists(path) and not has_record_of(path, path.name):
+            raise foreign(path)
+    return found
+
+
+def _scan_all(folder: AnyPath, chosen: ChosenFiles, label: str | None) -> dict[str, Scanned]:
     """Return what each file holds; threads read one file each."""
 
     def scan(path: str, tick: Tick) -> Scanned:
-        scanned = _scan(folder, path, chosen.compression, roles, tick)
+        scanned = _scan(folder, path, chosen, label, tick)
         tick((folder / path).stat().st_size)
         return scanned
 
-    with Meter("adopt", chosen.num_bytes) as meter:
+    with Meter("adopt", sum((folder / path).stat().st_size for path in chosen.paths)) as meter:
         scanned = in_threads(scan, chosen.paths, meter.add)
-    if problems := [problem for one in scanned for problem in one.found.all_problems()]:
+    if problems := [problem for one in scanned for problem in one.problems]:
         raise FormatError(f"{folder} cannot be adopted, nothing was written", problems)
+    if not any(one.num_records for one in scanned):
+        raise InputError("adopt-no-records", folder=folder)
     return dict(zip(chosen.paths, scanned, strict=True))
 
 
-def _scan(folder: AnyPath, path: str, compression: Compression, roles: FeatureRoles, tick: Tick) -> Scanned:
-    found = Findings(roles)
+def _scan(folder: AnyPath, path: str, chosen: ChosenFiles, label: str | None, tick: Tick) -> Scanned:
+    scanned = Scanned()
 
-    def look(number: int, offset: int, data: bytes) -> None:
+    def add(_number: int, _offset: int, data: bytes) -> None:
         tick(0)
-        found.look(path, number, offset, data)
+        look(scanned, data, label)
 
-    with suppress(RecordError):
-        return Scanned(*scan_shard(folder, path, compression, look), found)
+    with suppress(RecordError, ValueError):
+        scanned.shard, scanned.companions = scan_shard(folder, path, chosen.compression, add)
+        return scanned
     # not while the error is handled, which keeps the record in memory
-    found = Findings(roles)
-    for frame in read_frames(folder / path, compression):
-        if frame.data is not None and frame.fault is None:
-            found.look(path, frame.number, frame.offset, frame.data)
-        else:
-            found.note(path, f"record {frame.number} at byte {frame.offset}: {frame.fault}")
-    return Scanned(None, {}, found)
+    scanned = Scanned()
+    for frame in read_frames(folder / path, chosen.compression):
+        fault = frame.fault
+        try:
+            if frame.data is not None and fault is None:
+                values_of(frame.data)
+        except ValueError as error:
+            fault = str(error)
+        if fault and len(scanned.problems) == _MAX_PROBLEMS:
+            scanned.problems.append(Problem(path, "the records after these were not read"))
+            break
+        if fault:
+            scanned.problems.append(Problem(path, f"record {frame.number} at byte {frame.offset}: {fault}"))
+    return scanned
+
+
+def _finder(folder: AnyPath, chosen: ChosenFiles) -> Callable[[str, Callable[[Kind | None], bool]], str]:
+    def find(name: str, is_wanted: Callable[[Kind | None], bool]) -> str:
+        for path in chosen.paths:
+            for frame in read_frames(folder / path, chosen.compression):
+                found = values_of(frame.require_data(folder / path)).get(name)
+                if is_wanted(found and kind_of(*found)):
+                    return f"record {frame.number} at byte {frame.offset} of {path}"
+        return "no record"
+
+    return find
+
+
+def _class_problems(
+    files: Sequence[Scanned], features: Sequence[Feature], class_names: Sequence[str]
+) -> list[Problem]:
+    """Return what contradicts the names of the classes."""
+    label = next((feature for feature in features if feature.kind == "label"), None)
+    if label is None:
+        known = ", ".join(map(repr, (feature.name for feature in features)))
+        fault = f"no feature is a label; name it with label=; the features are {known}"
+        return [Problem("class_names=", fault)]
+    # lists are not counted, so only verify can find a contradiction; -1 means no class
+    labels = np.concatenate([one.labels(label.name) for one in files]) if label.shape == () else np.empty(0)
+    number = len(class_names)
+    unknown = labels[(labels < -1) | (labels >= number)][:1]
+    fault = f", but there are {number} class names, 0 to {number - 1}"
+    return [Problem(f"feature {label.name!r}", f"has the value {value}{fault}") for value in unknown]
+
+
+def _report_names(schema: Schema, chosen: ChosenFiles) -> None:
+    """Log which file of TensorFlow Datasets may name the classes."""
+    names = [
+        path for path in chosen.others if schema.label and path.endswith(f"{schema.label.name}.labels.txt")
+    ]
+    if names and not schema.class_names:
+        report_line(f"the classes have no names; those in {names[0]} can be given as class_names=")
+
+
+def _shards(files: Mapping[str, Scanned], schema: Schema) -> tuple[dict[str, Shard], dict[str, bytes]]:
+    """Return the entry of each file in the manifest, and the content of all companions, by path."""
+    shards, companions = dict[str, Shard](), dict[str, bytes]()
+    for path, one in files.items():
+        assert one.shard is not None
+        labels = labels_bytes(one.labels(schema.label.name)) if schema.label else None
+        keys = keys_bytes(one.keys) if schema.key else None
+        optional = {labels_path(path): labels, keys_path(path): keys}
+        companions |= one.companions | {name: data for name, data in optional.items() if data is not None}
+        shards[path] = replace(
+            one.shard,
+            labels_digest="" if labels is None else bytes_digest(labels),
+            keys_digest="" if keys is None else bytes_digest(keys),
+        )
+    return shards, companions
+
+
+def _label_counts(files: Sequence[Scanned], schema: Schema) -> dict[str, int]:
+    label = schema.label
+    return label_counts(np.concatenate([one.labels(label.name) for one in files]) if label else None, schema)
+
+
+def _write(
+    folder: AnyPath,
+    manifest: Manifest,
+    companions: Mapping[str, bytes],
+    indexes: Sequence[AnyPath],
+    replaced: RemoteStatus | None,
+) -> None:
+    """Write companions, into folders that show that tfshards made them, and then the manifest."""
+    pointer, text = folder / MANIFEST_NAME, manifest.to_text().encode("ascii")
+    check_readable(text, pointer)
+    with staged_folder(folder) as work:
+        for number, index in enumerate(indexes):
+            if not exists(index):
+                with new_folder(index, work / f"index-{number}") as made:
+                    put(made / RECORD_NAME, record_text(index.name, {}), made)
+        each(folder, lambda path: put(folder / path, companions[path], work), companions)
+        sync(*indexes)
+        try:
+            replace_if(pointer, text, replaced, work)
+        except (FileExistsError, ChangedError):
+            raise BuildError("adopt-overtaken", folder=folder, manifest_name=MANIFEST_NAME) from None
+        sync(folder)
+
+
+def _name(folder: AnyPath) -> str:
+    name = os.path.basename(os.path.abspath(folder)) if isinstance(folder, Path) else folder.name
+    if fault := name_fault(name):
+        raise InputError("adopt-folder-name", fault=fault)
+    return name
+
+
+def _content(path: AnyPath) -> bytes | None:
+    with suppress(FileNotFoundError):
+        return read_whole(path, INDEX)
+    return None

@@ -24,7 +24,7 @@ from tfshards.schemas.storage.verbs import exists, version
 # What manifests record about the datasets that a dataset was derived from.
 _INPUTS = ("origin", "of")
 # Recorded options that have another name than the parameter that gives them.
-_PARAMETERS = {"dropped": "drop", "columns": "roles"}
+_PARAMETERS = {"columns": "roles"}
 # What is recorded with the options, but that no parameter gives.
 _NOT_PARAMETERS = (*VERSIONS, "appended", "quality", "source")
 

@@ -4,32 +4,45 @@ from __future__ import annotations
 
 import argparse
 
-from tfshards.prep.cli.arguments import add_options, values_of
 from tfshards.prep.cli.verb import Result, Verb, add_dataset
 from tfshards.schemas import FormatError
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_dataset(parser, "folder of TFRecord files, plain or compressed with gzip")
-    from tfshards.prep.adoption.manifest import AdoptOptions
-    from tfshards.prep.adoption.seen import FeatureRoles
-
-    for record in (AdoptOptions, FeatureRoles):
-        add_options(parser, record)
-    parser.add_argument(
-        "--overwrite", action="store_true", help="replace an existing manifest of other files or options"
+    add = parser.add_argument
+    add("--name", help="name of the dataset (default: the name of the folder)")
+    add(
+        "--split",
+        dest="splits",
+        metavar="NAME=GLOB",
+        action="append",
+        help="files of a split, such as train='train-*'; other files are skipped; may be repeated (default: "
+        "derived from the names of folders and files)",
     )
+    add(
+        "--label",
+        metavar="FEATURE",
+        help="feature whose integers are classes (default: label or class, if one of them exists)",
+    )
+    add("--class-names", metavar="FILE", help="file with the class names in label order, one per line")
+    add("--overwrite", action="store_true", help="replace an existing manifest of other files or options")
 
 
 def _run(args: argparse.Namespace) -> Result:
     from tfshards.prep.adoption.adopt import adopt
-    from tfshards.prep.adoption.manifest import AdoptOptions
-    from tfshards.prep.adoption.seen import FeatureRoles
+    from tfshards.prep.adoption.files import parse_globs
+    from tfshards.prep.sources.classes import read_class_names
 
-    roles = FeatureRoles(**values_of(args, FeatureRoles))
-    options = AdoptOptions(**values_of(args, AdoptOptions), roles=roles)
     try:
-        manifest = adopt(args.dataset, options, overwrite=args.overwrite)
+        manifest = adopt(
+            args.dataset,
+            name=args.name,
+            splits=parse_globs(args.splits or ()),
+            label=args.label,
+            class_names=None if args.class_names is None else read_class_names(args.class_names),
+            overwrite=args.overwrite,
+        )
     except FormatError as error:
         error.max_listed = len(error.problems)
         raise

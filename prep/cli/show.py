@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
-from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from tfshards.prep.cli.arguments import add_options, values_of
 from tfshards.prep.cli.verb import Result, Verb, add_dataset
 from tfshards.prep.progress.lines import report_line
+from tfshards.prep.views.tfds import INFO_NAME
 from tfshards.schemas import OptionsError, read_manifest
 from tfshards.schemas.files import local_path, write_atomically
 from tfshards.schemas.manifest import manifest_text
 from tfshards.schemas.manifest_file import check_new_file
+from tfshards.schemas.storage import any_path
+from tfshards.schemas.summary import escaped
 
 if TYPE_CHECKING:
     from tfshards.prep.verification.show import Found
@@ -34,10 +35,15 @@ def _run_info(args: argparse.Namespace) -> Result:
     if args.all_classes and args.json:
         raise OptionsError("all-with-json")
     manifest = read_manifest(args.dataset)
-    found = Result.of_manifest(manifest)
-    if args.all_classes:
-        return replace(found, text=partial(manifest_text, manifest, all_classes=True))
-    return found
+
+    def text() -> str:
+        lines = [manifest_text(manifest, all_classes=args.all_classes)]
+        if f"{manifest.folder}/{INFO_NAME}" in manifest.views:
+            path = any_path(args.dataset) / manifest.folder
+            lines.append(f'TensorFlow Datasets: tfds.builder_from_directory("{escaped(str(path))}")')
+        return "\n".join(lines)
+
+    return replace(Result.of_manifest(manifest), text=text)
 
 
 INFO = Verb(
@@ -74,7 +80,7 @@ def _run_show(args: argparse.Namespace) -> Result:
     if args.first is None and args.key is not None:
         found = iter([find(args.dataset, args.key)])
     else:
-        found = islice(examples(args.dataset, args.key), count)
+        found = examples(args.dataset, args.key, count)
     if args.save:
         ones = list(found)
         for one in ones:
@@ -144,7 +150,7 @@ def _add_diff_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_diff(args: argparse.Namespace) -> Result:
-    from tfshards.prep.comparison.diff import diff
+    from tfshards.prep.deriving.diff import diff
 
     found = diff(args.source, args.dataset)
     return Result.of(found, 0 if found.is_same else 1)

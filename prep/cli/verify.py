@@ -17,8 +17,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--repair",
         action="store_true",
-        help="rebuild damaged indexes, labels, keys and views, which follow from the shards and the manifest, "
-        "and print the command that writes damaged shards again",
+        help="rebuild damaged indexes, labels, keys and views, which follow from the shards and the "
+        "manifest, and print the command that writes damaged shards again",
     )
 
 

@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from tfshards.prep.building.rejects import original_of
+from tfshards.prep.deriving.edit import labels_of
 from tfshards.prep.deriving.joining import class_difference, feature_difference
 from tfshards.prep.deriving.removed import are_removed
 from tfshards.prep.deriving.stored import Origin
@@ -68,17 +69,16 @@ def find_new_inputs(reader: Reader, origin: Origin, *, new_classes: bool) -> New
     # the number in the source of each example of the dataset, or -1
     numbers = np.full(manifest.num_examples, -1)
     numbers[examples[~is_new]] = np.flatnonzero(~is_new)
-    labels = _labels_of(origin) if listing.labels is not None else None
+    labels = labels_of(origin) if listing.labels is not None else None
     changed = _changed(listing, origin, numbers, labels)
     if _are_numbered(listing):
         _check_rows(listing, reader, origin, numbers, changed, labels)
     rejects, rejected_again = _rejected_again(listing, reader, origin)
     is_new[rejected_again] = False
-    num_known = int((~is_new).sum())
-    removed = np.flatnonzero(is_new & are_removed(listing.keys, origin.removed()))
-    is_new[removed] = False
+    candidates = np.flatnonzero(is_new)
+    is_removed = are_removed([listing.keys[number] for number in candidates.tolist()], origin.removed())
     # keys are sorted as bytes, which is not the order of row numbers
-    added = np.array(sorted(np.flatnonzero(is_new).tolist(), key=listing.keys.__getitem__), np.int64)
+    added = np.array(sorted(candidates[~is_removed].tolist(), key=listing.keys.__getitem__), np.int64)
     new = replace(
         listing,
         keys=[listing.keys[number] for number in added.tolist()],
@@ -89,9 +89,9 @@ def find_new_inputs(reader: Reader, origin: Origin, *, new_classes: bool) -> New
     )
     membership = _membership(new, added, origin)
     new = replace(new, splits=membership.examples)
-    _report(listing, origin, numbers, removed=removed, changed=changed)
+    _report(listing, origin, numbers, removed=candidates[is_removed], changed=changed)
     _report_classes(new, origin)
-    return NewInputs(new, membership.cuts, num_known, rejects)
+    return NewInputs(new, membership.cuts, listing.num_examples - len(candidates), rejects)
 
 
 def _are_numbered(listing: Listing) -> bool:
@@ -121,29 +121,25 @@ def _check_fit(listing: Listing, options: Mapping[str, Json], origin: Origin, *,
         raise InputError("rows-renumbered", root=root)
 
 
-def _labels_of(origin: Origin) -> IntArray | None:
-    """Return the label of each example, counted through all shards; None without labels."""
-    found = [labels for shard in origin.manifest.shards if (labels := origin.labels(shard)) is not None]
-    return np.concatenate(found) if found else None
-
-
 def _changed(listing: Listing, origin: Origin, numbers: IntArray, labels: IntArray | None) -> IntArray:
     """Return the inputs that have another class or split than their examples, whose ``numbers`` are given.
 
     In a relabeled dataset, another class is not a change of the input.
     """
     manifest = origin.manifest
-    differs = np.zeros(len(numbers), np.bool_)
+    held = np.flatnonzero(numbers >= 0)
+    now = numbers[held]
+    differ = np.zeros(len(held), np.bool_)
     if labels is not None and listing.labels is not None and not manifest.made.has("relabeled"):
-        differs |= labels != listing.labels[numbers]
+        differ |= labels[held] != listing.labels[now]
     if listing.splits:
         names = [*manifest.splits]
-        now = np.full(listing.num_examples, -1)
-        for name, members in listing.splits.items():
-            now[members] = names.index(name) if name in names else -1
         sizes = [split.num_examples for split in manifest.splits.values()]
-        differs |= np.repeat(np.arange(len(names)), sizes) != now[numbers]
-    return np.sort(numbers[differs & (numbers >= 0)])
+        split_of = np.full(listing.num_examples, -1)
+        for name, members in listing.splits.items():
+            split_of[members] = names.index(name) if name in names else -1
+        differ |= np.repeat(np.arange(len(names)), sizes)[held] != split_of[now]
+    return np.sort(now[differ])
 
 
 def _check_rows(
@@ -183,7 +179,7 @@ def _check_rows(
 
 
 def _check_rows_of(shard: Shard, pieces: Iterator[Piece], origin: Origin) -> None:
-    """Raise InputError about the first row that differs from its record in a shard; ``pieces`` are the rows."""
+    """Raise InputError about the first row of a shard, given as pieces, that differs from its record."""
     keys: list[bytes] = []
     records: list[tuple[int, int]] = []
     for piece in pieces:

@@ -23,7 +23,7 @@ from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, Pro
 from tfshards.schemas.companions import read_index, read_keys, read_labels
 from tfshards.schemas.compression import Compression
 from tfshards.schemas.example import decode_example
-from tfshards.schemas.index import IntArray
+from tfshards.schemas.index import IntArray, RecordIndex
 from tfshards.schemas.json_reader import Json, load_json
 from tfshards.schemas.manifest_file import file_problems
 from tfshards.schemas.names import name_fault
@@ -67,11 +67,15 @@ class Origin:
 
     def frames(self, shard: Shard, labels: Mapping[int, int] | None = None) -> FrameReader:
         """Return a reader of single frames of a shard, with new keys, or new labels by record."""
+        change = self._change(labels or {})
+        return FrameReader(self.root / shard.path, self.manifest.compression, self.index(shard), change)
+
+    def index(self, shard: Shard) -> RecordIndex:
+        """Return the offsets of the records of a shard."""
         index, problems = read_index(self.root, shard)
         if index is None:
             raise self.damaged(problems)
-        change = self._change(labels or {})
-        return FrameReader(self.root / shard.path, self.manifest.compression, index, change)
+        return index
 
     def _change(self, labels: Mapping[int, int]) -> Change | None:
         prefix, label = self.prefix, self.manifest.schema.label

@@ -22,9 +22,9 @@ from tfshards.schemas.index import (
     IntArray,
     RecordIndex,
 )
-from tfshards.schemas.storage import AnyPath, RemotePath
+from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import open_unpacked, read_gradually
-from tfshards.schemas.storage.verbs import ranges_of
+from tfshards.schemas.storage.verbs import range_bytes, ranges_of
 
 FOOTER = struct.Struct("<I")
 
@@ -46,8 +46,8 @@ def parse_header(header: bytes) -> int | None:
 
 
 _BUFFER_BYTES = 1 << 20
-# Records that are read and checked together.
-_PART_BYTES, _PART_RECORDS = 1 << 22, 1 << 12
+# The most records that are read and checked together.
+_PART_RECORDS = 1 << 12
 _OTHER_LENGTH = "the checksum of the record's length does not match"
 _OTHER_DATA = "the checksum of the record's data does not match"
 _REST_IS_LOST = "; the records after it cannot be located"
@@ -125,7 +125,7 @@ def read_frames(
 
 
 def _by_index(path: AnyPath, index: RecordIndex) -> Iterator[Frame]:
-    """Yield the frames up to the first one that the file does not hold, or whose header states another length."""
+    """Yield the frames until the file ends, or a sound header states another length than the index."""
     for part, data in _contents(path, "none", index, 0, len(index.lengths)):
         begins = [*accumulate(part.lengths, initial=0)]
         if checked := _checked(data, part.lengths):
@@ -246,10 +246,6 @@ class FrameReader:
         self._file.close()
 
 
-# Bytes between two footers up to which both are read together; a request to a bucket costs far more.
-_GAP_ON_DISK, _GAP_IN_BUCKET = 1 << 12, 1 << 16
-
-
 def read_footers(
     path: AnyPath,
     compression: Compression,
@@ -272,10 +268,11 @@ def read_footers(
     """
     ends = (index.offsets + index.lengths)[records]
     found = np.zeros(len(records), "<u4")
-    gap = _GAP_IN_BUCKET if isinstance(path, RemotePath) else _GAP_ON_DISK
+    # bytes between two footers from which on they are read one by one; a request to a bucket costs far more
+    gap = range_bytes(path) >> 6
     is_far = np.diff(ends, prepend=-gap) >= gap
     # also cut into parts, which fit into memory
-    is_far |= np.diff(ends // _PART_BYTES, prepend=-1) > 0
+    is_far |= np.diff(ends // range_bytes(path), prepend=-1) > 0
     starts = np.flatnonzero(is_far)
     parts = np.stack([starts, np.append(starts[1:], len(ends))], 1).tolist() if len(ends) else []
     # from the start of the first footer of each part to the end of its last one
@@ -291,12 +288,6 @@ def read_footers(
         found[first:last] = octets[at[:, None] - np.arange(FOOTER_BYTES, 0, -1)].copy().view("<u4")[:, 0]
         tick(int(lengths[first:last].sum()))
     return found
-
-
-def read_record(path: AnyPath, compression: Compression, index: RecordIndex, record: int) -> bytes:
-    """Return a record; raise RecordError if it is damaged."""
-    ((data,),) = read_together(path, compression, index, record, record + 1)
-    return data
 
 
 def read_together(
@@ -331,7 +322,7 @@ def _contents(
     path: AnyPath, compression: Compression, index: RecordIndex, start: int, stop: int
 ) -> Iterator[tuple[_Part, bytes]]:
     """Yield some frames together and their bytes, which are fewer where the file ends or is damaged."""
-    parts = [*_parts(index, start, stop)]
+    parts = [*_parts(index, start, stop, range_bytes(path))]
     ranges = [(part.offset, part.offset + sum(part.lengths)) for part in parts]
     return zip(parts, _bytes_of(path, compression, ranges), strict=True)
 
@@ -352,11 +343,11 @@ def _bytes_of(path: AnyPath, compression: Compression, ranges: Iterable[tuple[in
             yield data
 
 
-def _parts(index: RecordIndex, start: int, stop: int) -> Iterator[_Part]:
+def _parts(index: RecordIndex, start: int, stop: int, num_bytes: int) -> Iterator[_Part]:
     ends = np.cumsum(index.lengths)
     while start < stop:
         offset = int(ends[start - 1]) if start else 0
-        fitting = int(np.searchsorted(ends, offset + _PART_BYTES, side="right"))
+        fitting = int(np.searchsorted(ends, offset + num_bytes, side="right"))
         last = min(max(fitting, start + 1), start + _PART_RECORDS, stop)
         yield _Part(start, offset, index.lengths[start:last].tolist())
         start = last

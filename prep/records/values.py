@@ -9,7 +9,6 @@ from typing import cast
 from tfshards.prep.records.example import Values, example_encoder
 from tfshards.schemas import Feature, InputError, Manifest, OptionsError, Schema
 from tfshards.schemas.example import Decoded, ParsedExample, decode_example
-from tfshards.schemas.json_reader import Json
 from tfshards.schemas.option import check_strings
 
 DIGEST_BYTES = 16
@@ -71,8 +70,7 @@ def parse_record(data: bytes, manifest: Manifest) -> tuple[dict[str, Decoded], s
     except ValueError as error:
         return {}, str(error)
     names = set(manifest.schema.names)
-    others = names ^ set(values)
-    for name in sorted(others - _dropped(dict(manifest.options))) if others else ():
+    for name in sorted(names ^ set(values)):
         what = "is missing" if name in names else "is not in the schema"
         return {}, f"the feature {name!r} {what}"
     for feature in manifest.schema.features:
@@ -92,20 +90,6 @@ def parse_record(data: bytes, manifest: Manifest) -> tuple[dict[str, Decoded], s
         if unknown := [label for label in labels if not -1 <= label < classes]:
             return {}, f"the label {unknown[0]!r} is not one of the {classes} classes"
     return values, None
-
-
-def _dropped(options: Json) -> set[str]:
-    """Return the features that ``adopt`` dropped: records may have them although the schema does not.
-
-    They are in the options of the adopted dataset, or of datasets derived from it.
-    """
-    if isinstance(options, list):
-        return {name for item in options for name in _dropped(item)}
-    if not isinstance(options, dict):
-        return set()
-    dropped = options.get("dropped") if options.get("source") == "adopt" else None
-    own = {name for name in dropped if isinstance(name, str)} if isinstance(dropped, list) else set()
-    return own | {name for value in options.values() for name in _dropped(value)}
 
 
 def _value_fault(feature: Feature, values: Decoded) -> str | None:

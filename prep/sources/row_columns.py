@@ -35,7 +35,7 @@ from tfshards.prep.sources.roles import (
     meant,
     unknown_column,
 )
-from tfshards.prep.sources.splits import all_usual, usual_split
+from tfshards.prep.sources.splits import usual_splits
 from tfshards.prep.sources.wide import Wide, WideWriter
 from tfshards.schemas import InputError
 
@@ -265,11 +265,10 @@ def folder_splits(column: Column | None, content: Content) -> pa.ChunkedArray | 
     if column is None or column.is_embedded:
         return None
     folders = first_folders(content.paths[column.name])
-    usual, are_splits = all_usual(sorted({*folders}))
+    usual, others = usual_splits(sorted({*folders}))
     if len(usual) < 2:
         return None
-    if not are_splits:
-        others = sorted({*folders} - {*usual})
+    if others:
         raise InputError(
             f"column {column.name!r}: only some paths are in the folders {', '.join(usual)}; others are in "
             f"{', '.join(map(repr, others[:3]))} || add a column 'split', which names the split of each row"
@@ -278,7 +277,7 @@ def folder_splits(column: Column | None, content: Content) -> pa.ChunkedArray | 
         f"the splits are the folders {', '.join(usual)} in column {column.name!r}; a column 'split' would "
         "name others, such as one for all rows"
     )
-    return _texts(to_bytes(usual_split(name) or name) for name in folders)
+    return _texts(to_bytes(usual[name]) for name in folders)
 
 
 def _texts(values: Iterable[bytes]) -> pa.ChunkedArray:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 # In the usual order of splits.
 USUAL_SPLITS = ("train", "training", "validation", "valid", "val", "dev", "test", "testing")
 
@@ -19,10 +21,7 @@ def usual_order(split: str) -> tuple[int, str]:
     return rank, split
 
 
-def all_usual(names: list[str]) -> tuple[list[str], bool]:
-    """Return the usual names of splits among ``names``, and whether these are splits.
-
-    Names are splits if at least two are usual, and no other name is among them.
-    """
-    usual = [name for name in names if usual_split(name)]
-    return usual, len(usual) >= 2 and len(usual) == len(names)
+def usual_splits(names: Collection[str]) -> tuple[dict[str, str], list[str]]:
+    """Return the split of each name that is a usual one, and the other names, both in their order."""
+    splits = {name: split for name in names if (split := usual_split(name))}
+    return splits, [name for name in names if name not in splits]

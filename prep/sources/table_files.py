@@ -59,8 +59,8 @@ class TableFiles(NamedTuple):
 
     Attributes:
         paths: the files, sorted.
-        folder: the folder below which names of folders, such as ``year=2024``, are values of columns: at the
-            end of the path of the source, too, which is absolute here.
+        folder: the folder below which names of folders, such as ``year=2024``, are values of columns, also at
+            the end of the path of the source; local ones are absolute.
         where: what messages name.
     """
 
@@ -91,7 +91,7 @@ def find_files(path: str | os.PathLike[str], *, follow_links: bool) -> TableFile
 
 
 def _named(path: AnyPath) -> AnyPath:
-    """Return a path with all names above it, which the current folder has, too."""
+    """Return a path with the names of all folders above it; the current folder may be NAME=VALUE, too."""
     return Path(os.path.abspath(path)) if isinstance(path, Path) else path
 
 

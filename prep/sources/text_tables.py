@@ -34,7 +34,7 @@ JSON_SUFFIXES = (".jsonl", ".ndjson")
 # Length of the longest line, and of the longest value.
 _LONGEST = 64 << 20
 _BLOCK_BYTES = 1 << 20
-# Rows that are turned into columns at a time: so few that Python looks for no garbage among their objects.
+# Rows that are turned into columns at a time, few enough that collecting garbage does not slow them down.
 _BATCH_ROWS = 256
 # Levels of lists and objects in a line of JSON.
 _DEEPEST = 64

@@ -23,7 +23,7 @@ from tfshards.prep.sources.classes import MAX_CLASSES, read_class_names
 from tfshards.prep.sources.keys import in_any_form
 from tfshards.prep.sources.remote_tree import tree_of
 from tfshards.prep.sources.row_columns import TableRows
-from tfshards.prep.sources.splits import usual_split
+from tfshards.prep.sources.splits import usual_split, usual_splits
 from tfshards.prep.sources.text_files import decoded, read_file, read_text
 from tfshards.prep.sources.tree import is_hidden
 from tfshards.schemas import InputError, OptionsError
@@ -221,14 +221,13 @@ def _found(folder: Path, inside: Boundary) -> _Layout:
     images = folder / "images" if (folder / "images").is_dir() else folder
     names = sorted(file.name for file in images.iterdir() if file.is_dir())
     names = [name for name in names if name not in ("images", "labels") and not is_hidden(os.fsencode(name))]
-    splits = {name: split for name in names if (split := usual_split(name))}
-    if 1 < len(splits) < len(names):
-        other = next(name for name in names if name not in splits)
+    splits, others = usual_splits(names)
+    if others and len(splits) > 1:
         raise InputError(
-            f"{images / other} is not a usual split, such as train or val, as others next to it are || "
+            f"{images / others[0]} is not a usual split, such as train or val, as others next to it are || "
             "remove it, or name the folders of the splits in a data.yaml"
         )
-    places = [(split, images / name) for name, split in splits.items() if len(splits) == len(names)]
+    places = [] if others else [(split, images / name) for name, split in splits.items()]
     class_names: tuple[str, ...] = ()
     for file in [file for name in _CLASS_FILES if (file := folder / name).is_file()][:1]:
         inside.check(file)

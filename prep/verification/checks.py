@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ from tfshards.prep.records.values import parse_record
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.prep.verification.report import RecordProblem
 from tfshards.schemas import Manifest, Problem, Shard
-from tfshards.schemas.companions import OTHER_BYTES, read_index, read_keys, read_labels
+from tfshards.schemas.companions import read_index, read_keys, read_labels
 from tfshards.schemas.digests import examples_digest
 from tfshards.schemas.example import Decoded, decode_example
 from tfshards.schemas.files import read_once
 from tfshards.schemas.index import FRAME_OVERHEAD, IntArray, RecordIndex, keys_path, labels_path
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.keys import KeyHashes, hash_array, hash_key
+from tfshards.schemas.manifest_file import OTHER_BYTES
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import open_regular, size_of
 
@@ -33,7 +33,7 @@ _TICK_BYTES = 1 << 20
 
 
 def shard_problems(folder: AnyPath, shard: Shard, tick: Tick = lambda _: None) -> list[Problem]:
-    """Return the problems of the size, the digest or the last bytes of one shard of the dataset in ``folder``."""
+    """Return the problems of the size, the digest or the last bytes of one shard."""
     path = folder / shard.path
     try:
         with open_regular(path, buffering=0) as file:
@@ -60,17 +60,6 @@ class Companions:
     labels: IntArray | None
     keys: list[bytes] | None
     problems: list[Problem]
-
-    def label_counts(self) -> Counter[int] | None:
-        """Return the number of records of each label; None if the labels are not known."""
-        if self.labels is None:
-            return None
-        labels, counts = np.unique(self.labels, return_counts=True)
-        return Counter(dict(zip(labels.tolist(), counts.tolist(), strict=True)))
-
-    def key_hashes(self) -> KeyHashes:
-        """Return the hash of each key; none if the keys are not known."""
-        return hash_array(map(hash_key, self.keys or ()))
 
 
 def companions(folder: AnyPath, shard: Shard) -> Companions:
@@ -117,7 +106,13 @@ class _ShardCheck:
     def __init__(
         self, shard: Shard, manifest: Manifest, companions: Companions, decoders: ThreadPoolExecutor | None
     ) -> None:
-        self._shard, self._manifest, self._companions, self._decoders = shard, manifest, companions, decoders
+        self._shard, self._manifest, self._decoders = shard, manifest, decoders
+        # memoryviews return Python integers, and faster than arrays their own
+        self._listed = (
+            None if companions.index is None else companions.index.lengths.data,
+            None if companions.labels is None else companions.labels.data,
+            companions.keys,
+        )
         self._images = [feature for feature in manifest.schema.features if feature.is_encoded]
         self._max_pixels = max(_max_pixels(dict(manifest.options)), default=DEFAULT_MAX_PIXELS)
         self._waiting: deque[tuple[Frame, str | None, Future[str | None]]] = deque()
@@ -171,10 +166,10 @@ class _ShardCheck:
 
     def _follow(self, frame: Frame, length: int, label: int | None, key: str | None) -> None:
         """Report the first record that differs from the index, the file of labels or the file of keys."""
-        index, labels, keys = self._companions.index, self._companions.labels, self._companions.keys
+        lengths, labels, keys = self._listed
         fault = ""
-        if index is not None and length != index.lengths[frame.number]:
-            fault = f"has {length} bytes with its frame, but the index lists {index.lengths[frame.number]}"
+        if lengths is not None and length != lengths[frame.number]:
+            fault = f"has {length} bytes with its frame, but the index lists {lengths[frame.number]}"
         elif labels is not None and label is not None and label != labels[frame.number]:
             path = labels_path(self._shard.path)
             fault = f"has the label {label}, but {path} lists {labels[frame.number]}"

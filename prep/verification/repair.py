@@ -83,7 +83,7 @@ def _rebuilt(folder: AnyPath, manifest: Manifest, damaged: Collection[str]) -> I
 
 
 def _replace(dataset: AnyPath, path: str, data: bytes) -> bool:
-    """Write a file in place of a damaged one; return False if it is in a folder that tfshards did not make."""
+    """Write a file in place of a damaged one; return False in a folder that tfshards did not make."""
     target, build = dataset / path, BuildFolder(dataset, path.partition("/")[0])
     unfinished = build.work if is_owned(build.root) else target.parent
     if unfinished == target.parent and not (unfinished / RECORD_NAME).is_file():
@@ -106,8 +106,12 @@ def _remedies(name: str, dataset: AnyPath, manifest: Manifest, left: Collection[
         yield "copy the damaged TFRecord files from where they came from, and repeat 'tfshards adopt'"
         return
     for folder in sorted(folders):
+        build = BuildFolder(dataset, folder)
+        if not is_owned(build.root):
+            yield f"{folder}: its {RECORD_NAME} is missing or damaged; copy the folder from a backup"
+            continue
         back = "" if folder == manifest.folder else f", then 'tfshards restore {name} {manifest.folder}'"
-        yield f"{folder}: {_command(name, BuildFolder(dataset, folder).manifest())}{back}"
+        yield f"{folder}: {_command(name, build.manifest())}{back}"
 
 
 def _command(name: str, written: Manifest | None) -> str:
@@ -116,9 +120,9 @@ def _command(name: str, written: Manifest | None) -> str:
     if verb in _EDITS:
         return (
             f"make the generation before it the dataset ('tfshards generations {name}' lists them, 'tfshards "
-            f"restore'), and repeat the '{verb}' that wrote it; only what is damaged is written"
+            f"restore'), and repeat the '{verb}' that wrote it"
         )
     command = {"reshard": "tfshards reshard", "merge": "tfshards merge"}.get(
         verb, f"tfshards build {verb}".strip()
     )
-    return f"'{command} … {name} --overwrite' with the same inputs and options writes only what is damaged"
+    return f"'{command} … {name} --overwrite' with the same inputs and options repairs it"

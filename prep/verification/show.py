@@ -5,25 +5,24 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
 from tfshards.prep.building.rejects import read_rejects
 from tfshards.prep.imaging.formats import HEAD_BYTES, format_of
-from tfshards.prep.records.frames import FrameReader, RecordError, read_records
+from tfshards.prep.records.frames import RecordError, read_together
 from tfshards.prep.records.values import parse_record
 from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.writing.build_folder import Reject
 from tfshards.schemas import Feature, FormatError, InputError, Manifest, Schema, keys, read_manifest
 from tfshards.schemas.companions import read_index
 from tfshards.schemas.example import Decoded
-from tfshards.schemas.index import FOOTER_BYTES, HEADER_BYTES
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.schema import UNCOMMON_DTYPES
 from tfshards.schemas.sizes import size
-from tfshards.schemas.split import rows_by_shard
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.summary import escaped
 
@@ -76,23 +75,19 @@ def find(root: str | os.PathLike[str], what: str) -> Found:
     number, size = int(position[2]), manifest.splits[split].num_examples
     if number >= size:
         raise InputError("number-unknown", root=root, split=split, size=size, what=what)
-    return _read(folder, manifest, split, number)
+    return next(_read(folder, manifest, split, number, number + 1))
 
 
-def examples(root: str | os.PathLike[str], split: str | None = None) -> Iterator[Found]:
-    """Yield the examples of a split, or of all splits one after another, in stored order."""
+def examples(root: str | os.PathLike[str], split: str | None, count: int) -> Iterator[Found]:
+    """Yield the first examples of a split, or of all splits one after another, in stored order."""
     manifest, folder = read_manifest(root), any_path(root)
     if split is not None and split not in manifest.splits:
         names = ", ".join(map(repr, manifest.splits))
         raise InputError("split-not-shown", root=root, split=split, names=names)
     for name in manifest.splits if split is None else [split]:
-        number = 0
-        for shard in manifest.splits[name].shards:
-            records = enumerate(read_records(folder / shard.path, manifest.compression))
-            for record, (offset, data) in records:
-                values = _parsed(folder / shard.path, manifest, record, offset, data)
-                yield Found(manifest.schema, name, number, shard.path, record, values)
-                number += 1
+        size = min(count, manifest.splits[name].num_examples)
+        yield from _read(folder, manifest, name, 0, size)
+        count -= size
 
 
 def _find_key(root: AnyPath, manifest: Manifest, key: str) -> Found:
@@ -110,7 +105,7 @@ def _find_key(root: AnyPath, manifest: Manifest, key: str) -> Found:
     for name, split in manifest.splits.items() if manifest.schema.key else ():
         number = int(keys.find(root, split.shards, [wanted])[0])
         if number >= 0:
-            return _read(root, manifest, name, number)
+            return next(_read(root, manifest, name, number, number + 1))
     raise InputError("key-unknown", root=root, key=key, position=f"{next(iter(manifest.splits))}:0")
 
 
@@ -122,26 +117,24 @@ def _has_row_numbers(root: AnyPath, manifest: Manifest) -> bool:
     return keys.keys_at(root, held[:1], np.array([0]))[0].isdigit()
 
 
-def _read(root: AnyPath, manifest: Manifest, split: str, number: int) -> Found:
-    """Return an example of a split by its number; its shard has an index, so that only its record is read."""
-    ((_, shard, _, records),) = rows_by_shard(manifest.splits[split].shards, np.array([number]))
-    index, problems = read_index(root, shard)
-    if index is None:
-        raise FormatError(
-            f"{root}: the index of a shard (`tfshards verify {root}` lists all faults)", problems
-        )
-    record, path = int(records[0]), root / shard.path
-    with closing(FrameReader(path, manifest.compression, index)) as frames:
-        data = frames.read(record)[0][HEADER_BYTES:-FOOTER_BYTES]
-    values = _parsed(path, manifest, record, int(index.offsets[record]), data)
-    return Found(manifest.schema, split, number, shard.path, record, values)
-
-
-def _parsed(path: AnyPath, manifest: Manifest, record: int, offset: int, data: bytes) -> dict[str, Decoded]:
-    values, fault = parse_record(data, manifest)
-    if fault:
-        raise RecordError(path, record, offset, fault)
-    return values
+def _read(root: AnyPath, manifest: Manifest, split: str, start: int, stop: int) -> Iterator[Found]:
+    """Yield some examples of a split by their numbers, without reading other records."""
+    first = 0
+    for shard in manifest.splits[split].shards:
+        begin, end = max(0, start - first), min(stop - first, shard.num_examples)
+        if begin < end:
+            index, problems = read_index(root, shard)
+            if index is None:
+                subject = f"{root}: the index of a shard (`tfshards verify {root} --repair` rebuilds it)"
+                raise FormatError(subject, problems)
+            path = root / shard.path
+            parts = read_together(path, manifest.compression, index, begin, end)
+            for record, data in enumerate(chain.from_iterable(parts), begin):
+                values, fault = parse_record(data, manifest)
+                if fault:
+                    raise RecordError(path, record, int(index.offsets[record]), fault)
+                yield Found(manifest.schema, split, first + record, shard.path, record, values)
+        first += shard.num_examples
 
 
 def description(feature: Feature, schema: Schema, values: Decoded) -> str:

@@ -14,12 +14,12 @@ import numpy as np
 from tfshards.prep.progress.lines import Meter
 from tfshards.prep.progress.threads import Tick, in_threads, num_jobs
 from tfshards.prep.sources.keys import to_text
-from tfshards.prep.verification.checks import companions, record_problems, shard_problems
+from tfshards.prep.verification.checks import Companions, companions, record_problems, shard_problems
 from tfshards.prep.verification.report import RecordProblem, VerificationReport
 from tfshards.schemas import Manifest, Problem, Shard, read_manifest
 from tfshards.schemas.errors import listed
 from tfshards.schemas.files import file_digest
-from tfshards.schemas.keys import KeyHashes
+from tfshards.schemas.keys import KeyHashes, hash_array, hash_key
 from tfshards.schemas.manifest_file import digest_problems
 from tfshards.schemas.names import MANIFEST_NAME
 from tfshards.schemas.storage import AnyPath, any_path
@@ -28,10 +28,22 @@ _SHOWN = 5
 
 
 class _Held(NamedTuple):
-    """What the records of one shard hold, according to its companions: hashes of keys, counts of labels."""
+    """What the sound records of one shard hold, according to its files of keys and labels."""
 
-    keys: KeyHashes
-    label_counts: Counter[int] | None
+    keys: KeyHashes = hash_array([])
+    label_counts: Counter[int] | None = None
+
+    @classmethod
+    def of(cls, found: Companions) -> _Held:
+        """Return what companions list; nothing of a file that is damaged."""
+        keys = hash_array(map(hash_key, found.keys or ()))
+        if found.labels is None:
+            return cls(keys)
+        labels, counts = np.unique(found.labels, return_counts=True)
+        return cls(keys, Counter(dict(zip(labels.tolist(), counts.tolist(), strict=True))))
+
+
+_NOTHING = _Held()
 
 
 def verify(
@@ -45,8 +57,8 @@ def verify(
     Args:
         dataset: the dataset's folder, or its URL.
         deep: also read every record, and check its checksums, its features against the schema, its length,
-            label and key against the index and the files of labels and keys, and the keys and label counts
-            of the whole dataset. Reading continues after damage.
+            label and key against the index and the files of labels and keys; and, over all shards whose
+            records are sound, repeated keys and label counts. Reading continues after damage.
         decode: also decode every image, and compare it with the schema; implies ``deep``.
 
     Raises:
@@ -73,7 +85,8 @@ def verify(
                 how = "" if manifest.compression == "none" else ", or compressed differently"
                 message = f"its records are those that were written, but in a different order{how}"
                 of_records.append(Problem(shard.path, message))
-        return of_file + of_records + found.problems, _Held(found.key_hashes(), found.label_counts())
+        held = _Held.of(found) if not of_records else _NOTHING
+        return of_file + of_records + found.problems, held
 
     with Meter("verify", num_bytes) as meter, ThreadPoolExecutor(num_jobs()) as decoders:
         found = in_threads(look, manifest.shards, meter.add)

@@ -53,6 +53,12 @@ def put(path: AnyPath, data: bytes, unfinished: AnyPath) -> None:
         raise
 
 
+def range_bytes(path: AnyPath) -> int:
+    """Return how many bytes of a large file are best read at once: from a store, by a request."""
+    # on a disk, as many as fit the caches of a core
+    return 1 << 22 if isinstance(path, RemotePath) else 1 << 19
+
+
 def link(source: AnyPath, path: AnyPath, unfinished: AnyPath) -> None:
     """Give a file that never changes a second name, in place of another file, or copy it.
 

@@ -18,7 +18,7 @@ from PIL import Image
 
 from tests.format_reader import companion, masked_crc, with_digest
 from tests.tables import mostly_nightly
-from tfshards.prep import ImageFolder, Options, build
+from tfshards.prep import ImageFolder, Options, adopt, build
 from tfshards.prep.building import inputs_file
 from tfshards.prep.building.inputs_file import read_inputs
 from tfshards.prep.records.frames import FrameReader, RecordError, frame
@@ -86,7 +86,6 @@ CASES = {
     "arrays": ("x.npz", "build arrays x.npz other", 1, {**FAULTS, "hole": NO_ZIP}),
     "a table": ("x.csv", "build table x.csv other", 1, {**NO_FILE, "hole": FIELD}),
     "a table of JSON": ("x.jsonl", "build table x.jsonl other", 1, {**NO_FILE, "hole": LONG}),
-    "class names of TFDS": ("found/label.labels.txt", "adopt found", (0, 0, 1), {"hole": TOO_LARGE}),
     "an index of an adopted file": (INDEX, "adopt found", 1, FAULTS),
 }
 
@@ -104,9 +103,10 @@ def sound(tmp_path_factory):
         ImageFolder(folder / "photos"), folder / "data", shards=2, options=options, log=lambda _: None
     )
     shutil.copytree(folder / "data", folder / "good")
-    (folder / "found" / "index").mkdir(parents=True)
+    (folder / "found").mkdir()
     for number, shard in enumerate(manifest.shards):
         shutil.copy(folder / "data" / shard.path, folder / "found" / f"x.tfrecord-{number:05d}-of-00002")
+    adopt(folder / "found", log=lambda _: None)
     return folder
 
 

@@ -226,10 +226,9 @@ def test_an_area_whose_record_was_torn_by_a_power_failure_is_ours(tmp_path):
 
 
 def test_data_files_of_an_adopted_dataset_are_not_ours(tmp_path):
-    built(tmp_path / "data")
-    for path in ("dataset.json", "labels.txt", "label.labels.txt", "features.json", "dataset_info.json"):
-        (tmp_path / "data" / path).unlink(missing_ok=True)
-    shutil.rmtree(tmp_path / "data" / "index")
+    (tmp_path / "data").mkdir()
+    for shard in built(tmp_path / "built").shards:
+        shutil.copy(tmp_path / "built" / shard.path, tmp_path / "data")
     adopt(tmp_path / "data", log=quiet)
     before = snapshot(tmp_path)
     with raises(InputError, "dataset-not-ours"):

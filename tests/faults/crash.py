@@ -122,10 +122,9 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
     ),
     (
         "a part of an export is written under its name",
-        "prep/exporting/write_parts.py",
-        "        os.replace(folder / each.path, path)\n",
-        "        path.write_bytes((folder / each.path).read_bytes())\n"
-        "        (folder / each.path).unlink()\n",
+        "prep/exporting/format.py",
+        '            unfinished = self.work / f"{path.name}.{secrets.token_hex(8)}"\n',
+        "            make_folder(path.parent)\n            unfinished = path\n",
         f"{_CRASHES}[export to WebDataset]",
     ),
     (
@@ -200,10 +199,10 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
         f"{_OTHERS}[build other options]",
     ),
     (
-        "the export is noted as complete before its last files",
+        "an export is not recorded before its first part",
         "prep/exporting/export.py",
-        "    write_files(directory, others)\n",
-        "    replace(journal, files=()).write(directory)\n    write_files(directory, others)\n",
+        '        put(path, json.dumps(record, indent=1).encode("ascii"), directory)\n',
+        "        return\n",
         f"{_CRASHES}[export to Parquet]",
     ),
     (

@@ -1,9 +1,7 @@
 """Faults of prep outside of the other tables: processes and workers, permissions, mixtures, missing keys."""
 
 MERGE = "tests/prep/test_merge.py"
-KEYLESS = (
-    "tests/prep/test_adopt.py::test_verbs_accept_an_adopted_dataset_without_keys_and_with_dropped_features"
-)
+KEYLESS = "tests/prep/test_adopt.py::test_verbs_accept_an_adopted_dataset_without_keys"
 
 FAULTS = [
     (
@@ -50,7 +48,7 @@ FAULTS = [
     ),
     (
         "examples without keys are appended to",
-        "prep/rewriting/append.py",
+        "prep/deriving/append.py",
         "    if not origin.has_keys:\n",
         "    if False:\n",
         KEYLESS,

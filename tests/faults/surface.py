@@ -56,7 +56,7 @@ FAULTS = [
     ),
     (
         "an export writes into a folder of somebody else",
-        "prep/exporting/write_parts.py",
+        "prep/exporting/export.py",
         'raise InputError("export-not-empty", directory=directory)',
         "pass",
         OWNED,

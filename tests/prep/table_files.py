@@ -11,7 +11,6 @@ import pyarrow.parquet
 from PIL import Image
 
 from tests.pictures import image_file
-from tests.surface.command import main
 from tfshards.prep.records.frames import read_records
 from tfshards.schemas import read_manifest
 from tfshards.schemas.example import decode_example
@@ -54,13 +53,3 @@ def examples(out: Path, split: str | None = None) -> dict[str, dict[str, list[ob
     by_key = {os.fsdecode(values["key"][0]): values for values in found}
     assert len(by_key) == len(found)
     return dict(sorted(by_key.items()))
-
-
-def check_repair(out: Path, *sources: object, split: str | None = None) -> None:
-    """Remove a shard of a dataset, or of a split, and assert that the command writes it again."""
-    manifest = read_manifest(out)
-    shard = out / (manifest.shards if split is None else manifest.splits[split].shards)[0].path
-    whole = shard.read_bytes()
-    shard.unlink()
-    assert main(["verify", str(out), *(word for each in sources for word in ("--repair", str(each)))]) == 0
-    assert shard.read_bytes() == whole

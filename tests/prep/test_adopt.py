@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import shutil
 import zlib
 
 import numpy as np
@@ -15,9 +16,7 @@ from tests.pictures import image_file
 from tests.surface.command import refused, run, run_json
 from tfshards import loader
 from tfshards.prep import (
-    AdoptOptions,
     Arrays,
-    FeatureRoles,
     adopt,
     append,
     audit,
@@ -193,7 +192,7 @@ LABELS = [
 def test_integers_named_label_are_classes(values, role, label, tmp_path):
     rows = [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
     write(tmp_path / "a", [example(**row) for row in rows])
-    manifest = adopt(tmp_path, AdoptOptions(roles=FeatureRoles(label=role)), **QUIET)
+    manifest = adopt(tmp_path, label=role, **QUIET)
     assert (manifest.schema.label.name if manifest.schema.label else None) == label
     assert {*manifest.splits["train"].label_counts} == ({str(row[label]) for row in rows} if label else set())
 
@@ -201,40 +200,39 @@ def test_integers_named_label_are_classes(values, role, label, tmp_path):
 SEQUENCE = tf.train.SequenceExample(
     feature_lists=tf.train.FeatureLists(feature_list={"x": tf.train.FeatureList()})
 ).SerializeToString()
-# records, roles, and the record and the feature that are named
+# records, the given label, and the records and the features that are named
 UNFIT = [
-    ([example(x=1, y=2), example(y=2)], {"label": "x"}, ["'x'", "record 1"]),
-    ([example(x=1, y=2), example(x=3), example(y=4)], {}, ["'x'", "'y'", "record 1", "record 2", "drop="]),
-    ([example(key=b"a", y=2), example(y=2)], {}, ["'key'", "record 1"]),
-    ([example(x=None)], {}, ["'x'"]),
-    ([example(x=1)], {"label": "y"}, ["'y'", "'x'"]),
-    ([example(x=b"1")], {"label": "x"}, ["'x'", "record 0"]),
-    ([example(x=1)], {"images": ("x",)}, ["'x'", "record 0"]),
-    ([example(x=picture()), example(x=b"BM")], {"images": ("x",)}, ["'x'", "record 1"]),
-    ([example(x=[b"", b""])], {"images": ("x",)}, ["'x'", "record 0"]),
-    ([example(key=b"a"), example(key=b"b"), example(key=b"a")], {}, ["'key'", "2", "3"]),
-    ([example(key=b"a"), example(key=b"b\0")], {}, ["'key'", "NUL", "drop=('key',)"]),
-    ([example(x=1)], {"drop": ("x",)}, ["drop="]),
-    ([example(**{"\n": 1})], {}, [r"'\n'", "drop="]),
-    ([example(x=1), b"no protocol buffer"], {}, ["record 1"]),
-    ([example(x=1), b""], {}, ["record 1"]),
-    ([example(x=1), SEQUENCE], {}, ["record 1", "SequenceExample"]),
+    ([example(x=1, y=2), example(y=2)], "x", ["'x'", "record 1"]),
+    ([example(x=1, y=2), example(x=3), example(y=4)], None, ["'x'", "'y'", "record 1", "record 2"]),
+    ([example(key=b"a", y=2), example(y=2)], None, ["'key'", "record 1"]),
+    ([example(x=None)], None, ["'x'"]),
+    ([example(x=1)], "y", ["'y'", "'x'"]),
+    ([example(x=b"1")], "x", ["'x'", "record 0"]),
+    ([example(x=[picture(), picture()])], None, ["'x'", "images"]),
+    ([example(key=b"a"), example(key=b"b"), example(key=b"a")], None, ["'key'", "2", "3"]),
+    ([example(key=b"a"), example(key=b"b\0")], None, ["'key'", "NUL"]),
+    ([example(**{"\n": 1})], None, [r"'\n'"]),
+    ([example(x=1), b"no protocol buffer"], None, ["record 1"]),
+    ([example(x=1), b""], None, ["record 1"]),
+    ([example(x=1), SEQUENCE], None, ["record 1", "SequenceExample"]),
     # a field of another number than that of tf.train.Example
-    ([example(x=1), example(x=1) + b"\x1a\x00"], {}, ["record 1", "field 3"]),
-    ([example(x=1), example(x=0.5)], {}, ["record 1", "record 0", "'x'"]),
-    ([example(x=1), example(x=b"")], {}, ["record 1", "record 0", "'x'"]),
-    ([example(x=1), example(x=())], {}, ["record 1", "'x'"]),
-    ([example(x=1)] + [b""] * 50, {}, ["record 1", "21 problems"]),
+    ([example(x=1), example(x=1) + b"\x1a\x00"], None, ["record 1", "field 3"]),
+    ([example(x=1), example(x=0.5)], None, ["record 1", "record 0", "'x'"]),
+    ([example(x=1), example(x=b"")], None, ["record 1", "record 0", "'x'"]),
+    ([example(x=1), example(x=())], None, ["record 1", "'x'"]),
+    ([example(x=1)] + [b""] * 50, None, ["record 1", "21 problems"]),
 ]
 
 
-@pytest.mark.parametrize(("records", "roles", "names"), UNFIT, ids=range(len(UNFIT)))
-def test_records_without_a_common_schema_are_named(records, roles, names, tmp_path):
+@pytest.mark.parametrize(("records", "label", "names"), UNFIT, ids=range(len(UNFIT)))
+def test_records_without_a_common_schema_are_named(records, label, names, tmp_path):
     write(tmp_path / "a", records)
     with pytest.raises(TfshardsError) as caught:
-        adopt(tmp_path, AdoptOptions(roles=FeatureRoles(**roles)), **QUIET)
+        adopt(tmp_path, label=label, **QUIET)
     assert isinstance(caught.value, FormatError | InputError)
     assert caught.value.code in ("format", "adopt-faults")
+    # what adopts nothing of them says what builds a dataset of them
+    names = [*names, "prep.build(prep.Examples("] if caught.value.code == "adopt-faults" else names
     for name in names:
         assert name in str(caught.value)
     assert os.listdir(tmp_path) == ["a"]
@@ -258,44 +256,22 @@ def test_all_damaged_records_of_all_files_are_named_and_nothing_is_written(tmp_p
     assert stamps(tmp_path) == before
 
 
-def tfds_folder(root, labels: bytes):
-    write(root / "d-train.tfrecord-00000-of-00001", numbered(range(4)))
-    files = {"dataset_info.json": b"no JSON", "features.json": b"{}", "label.labels.txt": labels}
-    for name, content in files.items():
-        (root / name).write_bytes(content)
-
-
-def test_class_names_of_tfds_are_refused_unless_they_are_those_of_all_folders(tmp_path, log):
-    for names in (b"a\na\n", b"\xff", b"only\n\n"):
-        tfds_folder(tmp_path / "one", names)
-        with pytest.raises(InputError, match=r"class_names=|label"):
-            adopt(tmp_path / "one", **QUIET)
-    # as many names as the largest label demands
+def test_class_names_are_given_and_hold_for_all_labels(tmp_path, log):
+    write(tmp_path / "d" / "d-train.tfrecord-00000-of-00001", numbered(range(5)))
+    (tmp_path / "d" / "label.labels.txt").write_text("cat\ndog\nemu\n")
+    adopt(tmp_path / "d", log=log.append)
+    assert any("d/label.labels.txt" in f"d/{line}" or "label.labels.txt" in line for line in log)
+    with raises(InputError, "adopt-differs"):
+        adopt(tmp_path / "d", class_names=("cat", "dog"), **QUIET)
     with raises(InputError, "adopt-faults"):
-        adopt(tmp_path / "one", AdoptOptions(class_names=("x",), roles=FeatureRoles(label="label")), **QUIET)
-    for folder, names in (("one", b"a\nb\n"), ("two", b"a\nc\n")):
-        tfds_folder(tmp_path / folder, names)
-    with raises(InputError, "tfds-classes-differ"):
-        adopt(tmp_path, **QUIET)
-    manifest = adopt(tmp_path, AdoptOptions(name="both", class_names=("x", "y")), log=log.append)
-    assert (manifest.name, manifest.schema.class_names) == ("both", ("x", "y"))
-    assert any("features.json" in line for line in log if line.startswith("warning: "))
-
-
-def test_class_names_come_from_a_file_and_their_view_belongs_to_the_dataset(tmp_path, log):
-    write(tmp_path / "d" / "x.tfrecord", numbered(range(5)))
-    (tmp_path / "names").write_text("cat\ndog\nemu\n")
-    assert run(["adopt", str(tmp_path / "d"), "--class-names", str(tmp_path / "names")]).status == 0
+        adopt(tmp_path / "d", class_names=("cat",), overwrite=True, **QUIET)
+    write(tmp_path / "e" / "x", [example(x=1)])
+    with pytest.raises(InputError, match="label="):
+        adopt(tmp_path / "e", class_names=("cat",), **QUIET)
+    names = str(tmp_path / "d" / "label.labels.txt")
+    assert run(["adopt", str(tmp_path / "d"), "--class-names", names, "--overwrite"]).status == 0
     assert read_manifest(tmp_path / "d").splits["train"].label_counts == {"cat": 3, "dog": 2, "emu": 0}
-    assert (tmp_path / "d" / "labels.txt").read_text() == "cat\ndog\nemu\n"
-    assert run(["adopt", str(tmp_path / "d"), "--overwrite"]).status == 0
     assert not (tmp_path / "d" / "labels.txt").exists()
-    # unlike that of somebody else
-    (tmp_path / "d" / "labels.txt").write_text("mine\n")
-    adopt(tmp_path / "d", AdoptOptions(class_names=("cat", "dog")), overwrite=True, log=log.append)
-    assert any("labels.txt" in line for line in log if line.startswith("warning: "))
-    adopt(tmp_path / "d", overwrite=True, **QUIET)
-    assert (tmp_path / "d" / "labels.txt").read_text() == "mine\n"
 
 
 def test_adopting_again_is_up_to_date_and_changed_files_are_adopted_on_request(tmp_path):
@@ -312,14 +288,13 @@ def test_adopting_again_is_up_to_date_and_changed_files_are_adopted_on_request(t
     adopt(tmp_path, **QUIET)
     for name, (_, _, content) in stamps(tmp_path).items():
         assert content == before[name][2], name
-    options = AdoptOptions(roles=FeatureRoles(drop=("label",)))
-    with raises(InputError, "adopt-differs", what="options (drop=)"):
-        adopt(tmp_path, options, **QUIET)
+    with raises(InputError, "adopt-differs", what="options (label=)"):
+        adopt(tmp_path, label="id", **QUIET)
     (tmp_path / "y.tfrecord").unlink()
     with raises(InputError, "adopt-differs"):
         adopt(tmp_path, **QUIET)
-    adopt(tmp_path, options, overwrite=True, **QUIET)
-    assert os.listdir(tmp_path / "index") == ["x.tfrecord.idx"]
+    adopt(tmp_path, label="id", overwrite=True, **QUIET)
+    assert sorted(os.listdir(tmp_path / "index")) == ["build.json", "x.tfrecord.idx", "x.tfrecord.labels"]
     assert verify(tmp_path, deep=True)
 
 
@@ -360,31 +335,40 @@ def test_only_a_manifest_of_tfshards_is_replaced_and_only_on_request(tmp_path):
         with pytest.raises(FormatError):
             adopt(tmp_path, overwrite=overwrite, **QUIET)
     assert adopt(tmp_path, overwrite=True, **QUIET).num_examples == 5
-    manifest.unlink()
+    # a folder of indexes of somebody else, also with a record that is not one
+    (tmp_path / "index" / "build.json").write_text("{}")
     index.write_text("mine")
-    with raises(InputError, "foreign-file"):
-        adopt(tmp_path, **QUIET)
+    for _ in range(2):
+        with raises(InputError, "foreign-file", path=str(tmp_path / "index")):
+            adopt(tmp_path, overwrite=True, **QUIET)
+        manifest.unlink(missing_ok=True)
     assert index.read_text() == "mine"
+    assert sorted(os.listdir(tmp_path)) == ["index", "x.tfrecord"]
 
 
-def test_a_built_dataset_is_adopted_only_without_its_manifest(tmp_path):
+def test_builds_of_tfshards_are_not_adopted_but_their_shards_are(tmp_path):
     source = Arrays({"x": np.arange(9), "label": np.arange(9) % 2}, class_names=("cat", "dog"))
     built = build(source, tmp_path / "out", shards=2, **QUIET)
     for overwrite in (False, True):
         with raises(InputError, "adopt-is-dataset", build_id=built.build_id):
             adopt(tmp_path / "out", overwrite=overwrite, **QUIET)
     (tmp_path / "out" / "dataset.json").unlink()
-    manifest = adopt(tmp_path / "out", **QUIET)
+    with raises(InputError, "adopt-builds", build=built.folder):
+        adopt(tmp_path / "out", **QUIET)
+    (tmp_path / "copy").mkdir()
+    for shard in built.shards:
+        shutil.copy(tmp_path / "out" / shard.path, tmp_path / "copy")
+    manifest = adopt(tmp_path / "copy", **QUIET)
     assert [shard.digest for shard in manifest.shards] == [shard.digest for shard in built.shards]
     assert {*manifest.schema.features} == {*built.schema.features}
-    assert manifest.splits["train"].label_counts == built.splits["train"].label_counts
+    assert [*manifest.splits["train"].label_counts.values()] == [*built.splits["train"].label_counts.values()]
 
 
-def test_verbs_accept_an_adopted_dataset_without_keys_and_with_dropped_features(tmp_path, monkeypatch):
+def test_verbs_accept_an_adopted_dataset_without_keys(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    write(tmp_path / "d" / "train.tfrecord", [example(x=number, y=2) for number in range(6)])
+    write(tmp_path / "d" / "train.tfrecord", [example(x=number) for number in range(6)])
     write(tmp_path / "d" / "test.tfrecord", [example(x=number) for number in range(4, 8)])
-    adopt(tmp_path / "d", AdoptOptions(roles=FeatureRoles(drop=("y",))), **QUIET)
+    adopt(tmp_path / "d", **QUIET)
     assert sorted(next(iter(loader.load(tmp_path / "d", "train", batch_size=2)))) == ["x"]
     refused(["show", str(tmp_path / "d"), "x"], "train:0", status=1, code="key-unknown")
     assert "x: int64 []: 6\n" in run(["show", str(tmp_path / "d"), "test:2"]).out
@@ -439,7 +423,7 @@ def test_empty_files_are_shards_and_empty_gzip_files_are_left_out(tmp_path, log)
 ASSIGNED = [
     ("p0 p1 p2 p3", {"splits": {"a": "p[01]", "held-out": "p2"}}, {"a": ["p0", "p1"], "held-out": ["p2"]}),
     ("a-0-of-1 a-0-of-2 a-1-of-2", {"splits": {"train": "a-0-of-2"}}, {"train": ["a-0-of-2"]}),
-    ("train-00000-of-00003", {"allow_missing": True}, {"train": ["train-00000-of-00003"]}),
+    ("train-00000-of-00003", {"splits": {"train": "train-*"}}, {"train": ["train-00000-of-00003"]}),
     ("a.tfrecord", {"splits": {"x": "a*", "y": "*"}}, "x=a* and y=*"),
     ("a.tfrec", {"splits": {"x": "b*"}}, "a.tfrec"),
     ("train/val.tfrecord", {}, "train/val.tfrecord"),
@@ -458,11 +442,11 @@ def test_files_belong_to_the_splits_of_their_names_or_patterns(files, options, e
         write(tmp_path / name, numbered(range(2)))
     if isinstance(expected, str):
         with pytest.raises((InputError, FormatError)) as caught:
-            adopt(tmp_path, AdoptOptions(**options), **QUIET)
+            adopt(tmp_path, **options, **QUIET)
         assert expected in str(caught.value)
         assert not (tmp_path / "dataset.json").exists()
     else:
-        found = adopt(tmp_path, AdoptOptions(**options), **QUIET).splits
+        found = adopt(tmp_path, **options, **QUIET).splits
         assert {name: [shard.path for shard in split.shards] for name, split in found.items()} == expected
 
 
@@ -477,7 +461,7 @@ def test_a_file_that_cannot_be_a_shard_is_named(tmp_path):
         write(root / "a-0-of-2", numbered(range(2)))
         make(root)
         with pytest.raises(FormatError) as caught:
-            adopt(root, AdoptOptions(allow_missing=True), **QUIET)
+            adopt(root, splits={"train": "*"}, **QUIET)
         assert {problem.place for problem in caught.value.problems} == {*os.listdir(root)} - {"a-0-of-2"}
 
 
@@ -504,9 +488,9 @@ def test_invalid_names_and_arguments_are_refused(tmp_path):
     with pytest.raises(InputError, match=r"'my data'.*name="):
         adopt(tmp_path / "my data", **QUIET)
     with pytest.raises(OptionsError, match="'-x'"):
-        AdoptOptions(splits={"-x": "*"})
-    with raises(OptionsError, "feature-roles-repeated", name="x"):
-        FeatureRoles(label="x", drop=("x",))
+        adopt(tmp_path / "my data", splits={"-x": "*"}, **QUIET)
+    with pytest.raises(OptionsError, match="'-x'"):
+        adopt(tmp_path / "my data", name="-x", **QUIET)
 
 
 def test_a_file_that_vanishes_while_others_are_read_ends_the_run(tmp_path):

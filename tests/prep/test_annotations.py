@@ -1,4 +1,4 @@
-"""Annotations stay with their images through every verb, and repairs read them as the build did.
+"""Annotations stay with their images through every verb.
 
 tests/conformance/test_annotations.py has what boxes, keypoints and polygons become with an image.
 """
@@ -6,7 +6,7 @@ tests/conformance/test_annotations.py has what boxes, keypoints and polygons bec
 import pytest
 from PIL import Image
 
-from tests.prep.table_files import check_repair, encoded, examples, write_jsonl
+from tests.prep.table_files import encoded, examples, write_jsonl
 from tests.surface.command import main
 from tfshards.prep import Yolo
 from tfshards.schemas import read_manifest
@@ -49,7 +49,6 @@ def test_boxes_of_a_table_stay_with_their_images_through_every_verb(photos, tmp_
     # the first is upright, and half as large
     assert wanted["0.png"] == [0, 0.5, 1.5, 2]
     assert (read_manifest(out).schema, stored_boxes(out)) == (schema, wanted)
-    check_repair(whole, table, photos)
     resharded, merged, keys = tmp_path / "resharded", tmp_path / "merged", tmp_path / "keys.txt"
     assert main(["reshard", str(whole), str(resharded), "--shards", "2"]) == 0
     assert (read_manifest(resharded).schema, stored_boxes(resharded)) == (schema, wanted)
@@ -78,6 +77,5 @@ def test_text_files_of_yolo_are_part_of_the_dataset(quiet_build, tmp_path):
         (root / f"{number}.png").write_bytes(encoded(number))
         (root / f"{number}.txt").write_text(f"{number} 0.5 0.5 0.5 0.5")
     first = quiet_build(Yolo(root), tmp_path / "out")
-    check_repair(tmp_path / "out", root)
     (root / "1.txt").write_text("0 0.5 0.5 0.5 0.5")
     assert quiet_build(Yolo(root), tmp_path / "other" / "out").build_id != first.build_id

@@ -12,7 +12,7 @@ import webdataset as wds
 from tests.errors import raises
 from tests.pictures import image_file
 from tfshards import loader, prep
-from tfshards.prep.building import planned_build
+from tfshards.prep.building import write as writing
 from tfshards.schemas import InputError, read_manifest
 
 Values = dict[str, object]
@@ -137,8 +137,8 @@ def test_a_build_that_ended_reads_the_examples_again_and_writes_the_same_bytes(
         with monkeypatch.context() as patch:
             ended = prep.Examples(partial(examples, *[end] * (moment == "reading")))
             if moment == "writing":
-                write = planned_build.write_shard
-                patch.setattr(planned_build, "write_shard", lambda *task: (write(*task), end()))
+                write = writing.write_shard
+                patch.setattr(writing, "write_shard", lambda *task: (write(*task), end()))
             with pytest.raises(KeyboardInterrupt):
                 build(ended, **given)
         build(prep.Examples(examples), **given)
@@ -146,30 +146,33 @@ def test_a_build_that_ended_reads_the_examples_again_and_writes_the_same_bytes(
     assert contents(tmp_path / "out") == contents(tmp_path / "whole" / "out")
 
 
-def test_repair_and_append_take_the_examples_again(build, tmp_path):
+def test_a_build_and_append_take_the_examples_again(build, tmp_path):
     given, quiet = [*map(example, range(COUNT))], lambda _: None
     out = build(prep.Examples(given), shards=3)
     shard = out / read_manifest(out).shards[1].path
     whole = shard.read_bytes()
     shard.write_bytes(whole[:-9])
-    with raises(InputError, "examples-of-python"):
-        prep.repair(out, str(tmp_path))
-    with pytest.raises(InputError, match="no examples"):
-        # a class may be new, so the examples are read twice
-        prep.repair(out, prep.Examples(iter(given)))
-    assert prep.repair(out, prep.Examples(given), log=quiet)
+    assert not prep.repair(out)
+    build(prep.Examples(given), shards=3)
     assert shard.read_bytes() == whole
     with raises(InputError, "examples-of-python"):
         prep.append(str(tmp_path), out)
-    with raises(InputError, "append-row-differs"):
-        prep.append(prep.Examples([example(number) for number in (5, 6)]), out)
-    grown = prep.append(prep.Examples([*given, example(20)]), out, log=quiet)
+    for others in ((5, 6), range(5, 5 + COUNT)):
+        with pytest.raises(InputError, match="rows are identified by their numbers"):
+            prep.append(prep.Examples(map(example, others)), out)
+    grown = prep.append(prep.Examples(iter([*given, example(20)])), out, log=quiet)
     assert grown.num_examples == COUNT + 1
 
 
-def test_an_appended_example_with_other_content_is_reported(build):
-    keyed = build(prep.Examples([(f"k{number}", {"x": number}) for number in range(3)]))
+def test_an_appended_example_with_another_class_is_reported(build):
+    keyed = build(prep.Examples([(f"k{number}", {"x": number, "label": number % 2}) for number in range(3)]))
     log: list[str] = []
-    new = prep.Examples([("k1", {"x": 7}), ("k9", {"x": 9})])
+    new = prep.Examples([("k1", {"x": 7, "label": 0}), ("k9", {"x": 9, "label": 1})])
     assert prep.append(new, keyed, log=log.append).num_examples == 4
-    assert any("k1" in line and "changed" in line for line in log), log
+    assert any("k1" in line and "another class" in line for line in log), log
+
+
+def test_an_example_with_other_content_of_the_same_size_is_another_input(build):
+    build(prep.Examples([("k1", {"x": 7}), ("k2", {"x": 8})]))
+    with raises(InputError, "dataset-differs"):
+        build(prep.Examples([("k1", {"x": 7}), ("k2", {"x": 9})]))

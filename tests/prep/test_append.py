@@ -1,6 +1,7 @@
 """append: which inputs are new, what is reported of the others, and what is refused; see tests/verbs."""
 
 import os
+import shutil
 from functools import partial
 from pathlib import Path
 
@@ -76,10 +77,12 @@ def test_datasets_whose_build_is_not_known_are_refused(tmp_path):
     merge([tmp_path / "one" / "out", tmp_path / "two" / "out"], tmp_path / "both", log=quiet)
     with raises(InputError, "builds-differ"):
         append(tmp_path / "one" / "photos", tmp_path / "both")
-    (tmp_path / "one" / "out" / "dataset.json").unlink()
-    prep.adopt(tmp_path / "one" / "out", log=quiet)
+    (tmp_path / "files").mkdir()
+    for shard in (tmp_path / "one" / "out").glob("*/*.tfrecord-*"):
+        shutil.copy(shard, tmp_path / "files")
+    prep.adopt(tmp_path / "files", log=quiet)
     with raises(InputError, "records-no-build"):
-        append(tmp_path / "one" / "photos", tmp_path / "one" / "out")
+        append(tmp_path / "one" / "photos", tmp_path / "files")
 
 
 def test_columns_that_the_dataset_lacks_are_left_out_and_listed(tmp_path, log):

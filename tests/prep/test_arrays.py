@@ -20,7 +20,6 @@ from hypothesis import HealthCheck, given, settings
 
 from tests.errors import raises
 from tests.pixels.corpus.damage import damaged
-from tests.prep.table_files import check_repair
 from tfshards.prep import Arrays, append, plan
 from tfshards.schemas import InputError, OptionsError
 
@@ -255,12 +254,11 @@ def test_rows_with_equal_values_are_a_group(column, groups, stage):
         assert stage(source, group_by="x").listing().groups == groups
 
 
-def test_repair_and_append_read_the_splits_and_roles_of_the_build(tmp_path, array_files, quiet_build):
+def test_append_reads_the_splits_and_roles_of_the_build(tmp_path, array_files, quiet_build):
     arrays = {f"{name}_{split}": np.arange(12) % 3 for name in ("x", "y") for split in ("train", "test")}
     files = array_files(**arrays)
     out = tmp_path / "out"
     quiet_build(Arrays(files, {"x": "label", "y": "list"}), out)
-    check_repair(out, *files, split="test")
     more = {n: np.concatenate([array, array[:1]]) if "test" in n else array for n, array in arrays.items()}
     grown = append(array_files(**more), out, engine="local", log=lambda _: None)
     assert {name: split.num_examples for name, split in grown.splits.items()} == {"train": 12, "test": 13}

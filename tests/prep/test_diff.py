@@ -95,7 +95,7 @@ def test_equal_shards_may_be_of_other_splits_or_hold_other_classes(tmp_path):
     for label in "xy":
         (tmp_path / label).mkdir()
         shutil.copy(tmp_path / "built" / shard.path, tmp_path / label / "a.tfrecord")
-        adopt(tmp_path / label, prep.AdoptOptions(roles=prep.FeatureRoles(label=label)), log=QUIET["log"])
+        adopt(tmp_path / label, label=label, log=QUIET["log"])
     found = diff(tmp_path / "x", tmp_path / "y")
     assert (found.relabeled, found.num_same) == ((("1", "1", "0"), ("2", "2", "3")), 2)
 

@@ -12,7 +12,7 @@ import pytest
 from tests.format_reader import companion
 from tests.pictures import write
 from tests.surface.conftest import QUIET, picture
-from tfshards.prep import ImageFolder, build, verify
+from tfshards.prep import ImageFolder, build, repair, verify
 from tfshards.schemas import read_manifest
 
 pytestmark = pytest.mark.processes
@@ -104,19 +104,28 @@ def test_dali_reads_all_records_by_our_index(photos, tmp_path):
     assert all(label == key.startswith("dog") for label, key in rows)
 
 
-def test_tfds_converts_a_dataset_in_place_and_reads_both_formats(photos, tmp_path):
+def test_tfds_converts_a_copy_of_the_folder_and_reads_both_formats(photos, tmp_path):
     import tensorflow_datasets as tfds
     from tensorflow_datasets.scripts.cli.convert_format_utils import convert_dataset
 
-    root = tmp_path / "data"
-    shutil.copytree(photos, root)
+    # it writes into the folder that it converts
+    root = shutil.copytree(photos / read_manifest(photos).folder, tmp_path / "data")
     convert_dataset(out_dir=None, out_file_format="array_record", dataset_version_dir=str(root))
     builder = tfds.builder_from_directory(root)
     # random access, which TFRecord files do not have
     source = builder.as_data_source("train")
     assert Counter(source[number]["key"] for number in range(len(source))) == KEYS
     assert builder.info.features["label"].names == ["cat", "dog"]
-    # the dataset is as it was
-    assert verify(root, deep=True)
     examples = tfds.builder_from_directory(root).as_dataset(split="train").as_numpy_iterator()
     assert Counter(example["key"] for example in examples) == KEYS
+
+
+def test_what_tfds_changes_in_the_folder_of_a_build_is_repaired(photos, tmp_path):
+    from tensorflow_datasets.scripts.cli.convert_format_utils import convert_dataset
+
+    root = shutil.copytree(photos, tmp_path / "data")
+    folder = read_manifest(root).folder
+    convert_dataset(out_dir=None, out_file_format="array_record", dataset_version_dir=str(root / folder))
+    assert [problem.place for problem in verify(root, deep=True).problems] == [f"{folder}/dataset_info.json"]
+    assert repair(root).repaired == (f"{folder}/dataset_info.json",)
+    assert verify(root, deep=True)

@@ -52,7 +52,7 @@ def test_the_dataset_is_like_any_other(built, tmp_path):
     assert read_manifest(pixels).options["format"] == "pixels"
     for words in (
         ["verify", pixels, "--deep"],
-        ["verify", pixels, "--repair", built / "photos"],
+        ["verify", pixels, "--repair"],
         ["audit", pixels],
         ["report", pixels, "--output", tmp_path / "report.html"],
         ["reshard", pixels, tmp_path / "again", "--shards", "3"],

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tests.errors import raises
-from tfshards import prep
 from tfshards.prep import ImageFolder, Options, adopt, append, prune, remove, verify
 from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, read_manifest
 
@@ -91,7 +90,7 @@ def test_what_cannot_be_edited_is_refused(root, tmp_path):
     manifest = read_manifest(root)
     (tmp_path / "adopted").mkdir()
     shutil.copy(first_shard(root), tmp_path / "adopted" / "a.tfrecord")
-    adopt(tmp_path / "adopted", prep.AdoptOptions(splits={"train": "a*"}))
+    adopt(tmp_path / "adopted", splits={"train": "a*"})
     with raises(InputError, "edit-of-foreign-records"):
         remove(tmp_path / "adopted", ["cat/000.png"], log=quiet)
     # a file of another shard than that with the key

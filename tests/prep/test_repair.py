@@ -1,134 +1,192 @@
-"""repair: options of builds, reports, and inputs that are refused; see tests/verbs for the files."""
+"""repair: what follows from sound shards and the manifest is rebuilt, and a command is named for the rest."""
 
-import os
+import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from tests.errors import raises
-from tests.pictures import image_file
-from tfshards import prep
-from tfshards.prep import ImageFolder, ImageOptions, Options, repair
-from tfshards.schemas import BuildError, FormatError, InputError, read_manifest
+from tests.format_reader import companion, digest_of, with_digest
+from tests.prep.derived import first_shard, flip, write_images
+from tests.surface.command import run, run_json
+from tfshards.prep import ImageFolder, Options, append, remove, repair, restore, verify
+from tfshards.schemas import FormatError, InputError, Manifest, read_manifest
 
-from .derived import first_shard, flip
-
-
-@pytest.fixture
-def photos(image_folder) -> Path:
-    """Forty images of two classes, two of them duplicates, and three files that are not images."""
-    good = {f"{('cat', 'dog')[number % 2]}/{number:02d}.png": min(number, 37) for number in range(40)}
-    return image_folder({**good, **{f"cat/bad{number}.png": b"no image" for number in range(3)}})
+SHARDS = {"train": 3, "val": 1}
 
 
 @pytest.fixture
-def dataset(photos, tmp_path, quiet_build) -> Path:
-    quiet_build(ImageFolder(photos), tmp_path / "out", shards=4, options=Options(max_rejected="50%"))
+def photos(tmp_path) -> Path:
+    """Forty images of two classes, and three files that are not images."""
+    return write_images(tmp_path / "photos", range(40), [f"cat/bad{number}.png" for number in range(3)])
+
+
+@pytest.fixture(params=["none", "gzip"])
+def dataset(request, photos, tmp_path, quiet_build) -> Path:
+    """A dataset whose images come in two splits."""
+    build(quiet_build, photos, tmp_path / "out", compression=request.param)
     return tmp_path / "out"
 
 
-def rejects_file(root: Path) -> Path:
-    return root / f"rejected-{read_manifest(root).build_id}.jsonl"
+def build(quiet_build, photos: Path, out: Path, *, overwrite: bool = False, compression="none") -> Manifest:
+    options = Options(splits={"train": 0.8, "val": 0.2}, compression=compression, max_rejected="50%")
+    return quiet_build(ImageFolder(photos), out, shards=SHARDS, options=options, overwrite=overwrite)
 
 
-# sources and options of builds
-BUILDS = [
-    ({}, Options(splits={"train": 0.75, "val": 0.25}, stratify=True, max_rejected="50%")),
-    (
-        {"images": ImageOptions(channels="keep", alpha="keep", resize="8x9", animation="first")},
-        Options(splits={"a": 0.5, "b": 0.5}, group_by="([0-9])", max_rejected="50%"),
-    ),
-    (
-        {"images": ImageOptions(channels=1, format="png", max_pixels=10_000), "class_names": ("dog", "cat")},
-        Options(duplicates="drop", compression="gzip", name="other", max_rejected="50%"),
-    ),
-    (
-        {
-            "images": ImageOptions(animation="first", format="jpeg", jpeg_quality=80),
-            "follow_links": True,
-            "class_names": ("owl", "dog", "cat"),
-        },
-        Options(max_rejected="50%"),
-    ),
-]
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
 
 
-@pytest.mark.parametrize(("of_images", "options"), BUILDS, ids=range(len(BUILDS)))
-def test_the_options_of_a_build_come_from_its_manifest(
-    of_images, options, photos, tmp_path, quiet_build, contents
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "a bit": flip,
+    "a cut": cut,
+    "empty": empty,
+    "gone": Path.unlink,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_all_files_that_follow_from_shards_and_manifest_are_rebuilt(damage, dataset, contents):
+    before, manifest = contents(dataset), read_manifest(dataset)
+    follow = {path for shard in manifest.shards for path in shard.companion_digests} | {*manifest.views}
+    follow.add(f"{manifest.folder}/dataset.json")
+    assert {Path(path).suffix for path in follow} == {".idx", ".keys", ".labels", ".txt", ".json"}
+    for path in follow:
+        damage(dataset / path)
+    assert {problem.place for problem in verify(dataset).problems} == follow
+    lines: list[str] = []
+    report = repair(dataset, log=lines.append)
+    assert report
+    assert ({*report.repaired}, report.left, report.remedies) == (follow, (), ())
+    assert len(lines) == len(follow) == len(report.found)
+    assert contents(dataset) == before
+    assert not repair(dataset).repaired
+    assert verify(dataset, deep=True)
+
+
+def test_folders_of_indexes_that_are_gone_are_made_again(dataset, contents):
+    before = contents(dataset)
+    shutil.rmtree(first_shard(dataset).parent / "index")
+    assert repair(dataset)
+    assert contents(dataset) == before
+
+
+def test_the_command_that_is_named_for_damaged_shards_repairs_them(dataset, photos, contents, quiet_build):
+    before, manifest = contents(dataset), read_manifest(dataset)
+    shard, other = (dataset / each.path for each in manifest.shards[:2])
+    flip(shard)
+    empty(other)
+    for each in (shard, other):
+        # which could be made only from sound records
+        (dataset / companion(each.relative_to(dataset).as_posix(), "idx")).unlink()
+    damaged = contents(dataset)
+    report = repair(dataset)
+    assert not report
+    assert (report.repaired, report.left, contents(dataset)) == ((), report.found, damaged)
+    (remedy,) = report.remedies
+    assert remedy.startswith(f"{manifest.folder}: 'tfshards build images … {dataset} --overwrite'")
+    build(quiet_build, photos, dataset, overwrite=True, compression=manifest.compression)
+    assert contents(dataset) == before
+
+
+def test_a_damaged_list_of_rejects_is_made_by_a_build_of_all(dataset, photos, quiet_build):
+    manifest = read_manifest(dataset)
+    flip(dataset / manifest.rejects_path)
+    report = repair(dataset)
+    assert [problem.place for problem in report.left] == [manifest.rejects_path]
+    assert f"tfshards build images … {dataset} --overwrite" in report.remedies[0]
+    made = build(quiet_build, photos, dataset, overwrite=True, compression=manifest.compression)
+    assert made.build_id == manifest.build_id
+    assert verify(dataset, deep=True)
+
+
+def test_shards_of_an_earlier_build_are_repaired_by_it_and_the_newest_is_restored(
+    photos, tmp_path, contents, quiet_build
 ):
     out = tmp_path / "out"
-    (photos / "cat" / "bad0.png").rename(photos / "cat" / "bad0.1.png")
-    os.symlink(photos / "cat" / "00.png", photos / "cat" / "40.png")
-    (photos / "owl").mkdir()
-    made = quiet_build(ImageFolder(photos, **of_images), out, shards=2, seed=7, options=options)
+    old = build(quiet_build, photos, out)
+    write_images(photos, range(40, 50))
+    new = append(ImageFolder(photos), out, log=print)
     before = contents(out)
-    for shard in made.shards:
-        flip(out / shard.path)
-    flip(rejects_file(out))
-    assert repair(out, str(photos)).left == ()
+    flip(out / old.shards[0].path)
+    (remedy,) = repair(out).remedies
+    assert remedy.startswith(f"{old.folder}: 'tfshards build images … {out} --overwrite'")
+    assert remedy.endswith(f"'tfshards restore {out} {new.folder}'")
+    for number in range(40, 50):
+        next(photos.glob(f"*/{number:03d}.png")).unlink()
+    assert build(quiet_build, photos, out, overwrite=True) == old
+    assert restore(out, new.folder, log=print) == new
+    assert contents(out) == before
+    assert verify(out, deep=True)
+
+
+def test_shards_of_an_edit_are_repaired_by_the_edit_of_the_generation_before(
+    photos, tmp_path, contents, quiet_build
+):
+    out = tmp_path / "out"
+    old = build(quiet_build, photos, out)
+    new = remove(out, keys=["cat/000.png"], log=print)
+    before = contents(out)
+    flip(out / next(shard.path for shard in new.shards if shard.path.startswith(new.folder)))
+    (remedy,) = repair(out).remedies
+    assert remedy.startswith(f"{new.folder}: ")
+    assert all(word in remedy for word in ("remove", "tfshards generations", "restore"))
+    restore(out, old.folder, log=print)
+    assert remove(out, keys=["cat/000.png"], log=print) == new
+    # the bytes of a complete build are compared if it becomes the dataset
     assert contents(out) == before
 
 
-def refused(root: Path, source: object, contents, code: str = "inputs-differ") -> str:
-    """Assert that the repair is refused and changes nothing; return the message."""
-    before = contents(root)
-    with pytest.raises((InputError, BuildError)) as raised:
-        repair(root, source)
-    assert raised.value.code == code, raised.value
-    assert contents(root) == before
-    return str(raised.value)
+def test_nothing_is_written_into_a_folder_that_tfshards_did_not_make(dataset, contents):
+    folder = first_shard(dataset).parent
+    (folder / "build.json").unlink()
+    (folder / "labels.txt").unlink()
+    before = contents(dataset)
+    report = repair(dataset)
+    assert [problem.place for problem in report.left] == [f"{folder.name}/labels.txt"]
+    assert "build.json" in report.remedies[0]
+    assert contents(dataset) == before
 
 
-def test_other_inputs_are_refused(dataset, photos, contents, monkeypatch):
-    flip(first_shard(dataset))
-    record = next(dataset.glob("inputs-*.npz"))
-    recorded = record.read_bytes()
-    record.unlink()
-    path = photos / "cat" / "02.png"
-    size = path.stat().st_size
-    os.truncate(path, size + 1)
-    refused(dataset, photos, contents)
-    os.truncate(path, size)
-    path.rename(photos / "cat" / ".hidden.png")
-    refused(dataset, photos, contents)
-    (photos / "cat" / ".hidden.png").rename(path)
-    (photos / "cat").rename(photos / "emu")
-    refused(dataset, ImageFolder(photos), contents)
-    (photos / "emu").rename(photos / "cat")
-    record.write_bytes(recorded)
-    # another release of what decodes images
-    monkeypatch.setattr("tfshards.prep.sources.pictures.decoder_versions", lambda: {"pillow": "99.0"})
-    assert "99.0" in refused(dataset, photos, contents)
+def test_a_file_whose_digest_is_not_that_of_what_follows_stays(dataset, contents):
+    """As after a change of the release that wrote the views."""
+    document = json.loads((dataset / "dataset.json").read_text())
+    (path,) = [path for path in document["views"] if path.endswith("/labels.txt")]
+    document["views"][path] = digest_of(b"emu\n")
+    for name in ("dataset.json", f"{document['folder']}/dataset.json"):
+        (dataset / name).write_bytes(with_digest(json.dumps(document).encode()))
+    before = contents(dataset)
+    assert [problem.place for problem in repair(dataset).left] == [path]
+    assert contents(dataset) == before
 
 
-def test_other_inputs_of_the_same_size_and_time_are_refused(image_folder, tmp_path, quiet_build, contents):
-    # images whose sizes in bytes do not depend on their content
-    plain = [image_file(Image.new("L", (4, 4), gray), "PNG", compress_level=0) for gray in (0, 1, 2, 3, 99)]
-    root = image_folder({f"{number}.png": plain[number] for number in range(4)} | {"bad.png": b"no image"})
-    out = tmp_path / "out"
-    quiet_build(ImageFolder(root), out, shards=1, options=Options(max_rejected=1))
-    flip(first_shard(out))
-    image_folder({"2.png": plain[4]})
-    assert first_shard(out).name in refused(out, root, contents, "repair-differs")
-    image_folder({"2.png": bytes(len(plain[2]))})
-    assert "2.png" in refused(out, root, contents, "input-changed")
-    image_folder({"2.png": plain[2]})
-    assert repair(out, root).left == ()
-    flip(rejects_file(out))
-    image_folder({"bad.png": b"NO IMAGE"})
-    assert rejects_file(out).name in refused(out, root, contents, "repair-rejects-differ")
-
-
-def test_what_cannot_be_repaired_is_refused(dataset, photos):
-    for given in ("nowhere", "x=nowhere.npy"):
-        # even if nothing is damaged
-        with raises(InputError, "repair-input-missing", given=given):
-            repair(dataset, [given])
-    path = dataset / "dataset.json"
-    path.write_text(path.read_text().replace('"name": "out"', '"name": "oat"'))
+def test_a_damaged_manifest_is_refused_and_its_copy_makes_it_again(dataset, contents):
+    before, folder = contents(dataset), read_manifest(dataset).folder
+    flip(dataset / "dataset.json")
     with raises(FormatError, "format"):
-        repair(dataset, photos)
-    with raises(FormatError, "format"):
-        prep.verify(dataset)
+        repair(dataset)
+    restore(dataset, folder, log=print)
+    assert contents(dataset) == before
+    with pytest.raises(InputError) as caught:
+        repair(dataset / "none")
+    assert caught.value.code == "path-missing"
+
+
+def test_the_command_line_prints_what_was_rebuilt_and_what_is_left(dataset):
+    shard = read_manifest(dataset).shards[0]
+    (dataset / companion(shard.path, "idx")).unlink()
+    flip(dataset / read_manifest(dataset).shards[1].path)
+    assert run(f"verify {dataset}").status == 1
+    ended, found = run_json(f"verify {dataset} --repair")
+    assert (ended.status, found["dataset"]) == (1, str(dataset))
+    assert found["repaired"] == [companion(shard.path, "idx")]
+    assert [problem["place"] for problem in found["left"]] == [read_manifest(dataset).shards[1].path]
+    assert len(found["remedies"]) == 1
+    assert run(f"verify {dataset} --repair").out.splitlines()[-1] == found["remedies"][0]
+    assert run(f"verify {dataset} --repair --deep").status == 2

@@ -61,7 +61,7 @@ def test_only_the_record_of_the_example_is_read(tmp_path, quiet_build, monkeypat
     other = next(each for each in read_keys(tmp_path / "out" / companion(shard.path, "keys")) if each != key)
     refused(["show", str(tmp_path / "out"), other], shard.path, status=1, code="record-damaged")
     (tmp_path / "out" / companion(shard.path, "keys")).unlink()
-    refused(["show", str(tmp_path / "out"), key], f"{shard.path}.keys", status=1, code="format")
+    refused(["show", str(tmp_path / "out"), key], companion(shard.path, "keys"), status=1, code="format")
 
 
 def read_keys(path):

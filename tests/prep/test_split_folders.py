@@ -3,7 +3,7 @@
 import pytest
 
 from tests.errors import raises
-from tests.prep.table_files import check_repair, write_text
+from tests.prep.table_files import write_text
 from tests.surface.command import run
 from tfshards.prep import ImageFolder, append, audit, verify
 from tfshards.schemas import InputError
@@ -21,12 +21,11 @@ def test_a_folder_with_images_next_to_splits_is_an_error_with_two_choices_that_w
     assert "Train" in run([*command, "--splits", ""]).out
 
 
-def test_repair_and_append_know_the_folders_of_the_build(image_folder, tmp_path, quiet_build):
+def test_append_knows_the_folders_of_the_build(image_folder, tmp_path, quiet_build):
     root = image_folder({"Train/1.png": 1, "holdout/1.png": 2, "old/1.png": 3})
     given = {"train": "Train", "final": "holdout"}
     out = tmp_path / "out"
     quiet_build(ImageFolder(root, split_folders=given, exclude=["**/x*"]), out)
-    check_repair(out, root, split="final")
     more = image_folder({"holdout/2.png": 4, "holdout/x.png": 5}, name="more")
     grown = append(more, out, log=lambda _: None, engine="local")
     assert {name: split.num_examples for name, split in grown.splits.items()} == {"train": 1, "final": 2}
@@ -64,6 +63,5 @@ def test_a_change_of_a_list_is_another_build(image_folder, tmp_path, quiet_build
     source = ImageFolder(root, split_list={"train": "train.txt"})
     write_text(root / "train.txt", "a.png", "b.png")
     first = quiet_build(source, tmp_path / "a")
-    check_repair(tmp_path / "a", root)
     write_text(root / "train.txt", "a.png", "c.png")
     assert quiet_build(source, tmp_path / "b").build_id != first.build_id

@@ -1,7 +1,5 @@
 """The TFDS view, read back by TFDS itself; docs/format.md says when a dataset has it."""
 
-import glob
-import json
 import logging
 import os
 import re
@@ -12,7 +10,9 @@ import pytest
 from PIL import Image
 
 from tests.pictures import image_file
-from tfshards.prep import Arrays, Examples, ImageFolder, Options, append, build, restore, verify
+from tests.surface.command import run
+from tfshards.prep import Arrays, Examples, ImageFolder, Options, append, build, reshard, restore
+from tfshards.schemas import read_manifest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -24,8 +24,13 @@ QUIET = {"log": lambda _: None}
 VIEW = {"dataset_info.json", "features.json"}
 
 
+def folder_of(root):
+    """Return the folder of the build that is the dataset."""
+    return root / read_manifest(root).folder
+
+
 def opened(root, split: str = "train") -> list[dict]:
-    builder = tfds.builder_from_directory(root)
+    builder = tfds.builder_from_directory(folder_of(root))
     return [
         {n: np.asarray(v) for n, v in e.items()} for e in builder.as_dataset(split=split).as_numpy_iterator()
     ]
@@ -72,9 +77,9 @@ def test_every_dtype_is_read_exactly_in_every_shape(tmp_path):
                 wanted_facts = (value.dtype, value.shape, value.tobytes())
                 assert (got.dtype, got.shape, got.tobytes()) == wanted_facts, name
     # with the data sources of TFDS, without TensorFlow
-    (path, *_) = (tmp_path / "d").glob("*/*.tfrecord-*")
+    (path, *_) = folder_of(tmp_path / "d").glob("*.tfrecord-*")
     data = next(iter(tf.data.TFRecordDataset(str(path)))).numpy()
-    features = tfds.builder_from_directory(tmp_path / "d").info.features
+    features = tfds.builder_from_directory(folder_of(tmp_path / "d")).info.features
     assert features["label"].names == ["cat", "dog"]
     assert features.deserialize_example_np(data)["text"] in wanted["text"]
 
@@ -102,7 +107,7 @@ def test_images_of_either_encoding_have_the_channels_of_the_schema(encoded, tmp_
     for example in examples:
         data = files[example["key"].item().decode()]
         np.testing.assert_array_equal(example["image"], tf.io.decode_image(data, channels=channels or 0))
-    builder = tfds.builder_from_directory(tmp_path / "d")
+    builder = tfds.builder_from_directory(folder_of(tmp_path / "d"))
     ((image, label), *_) = builder.as_dataset(split="train", as_supervised=True)
     assert (image.shape[2], int(label) in (0, 1)) == (channels, True)
 
@@ -116,10 +121,10 @@ CLASS_NAMES = (
 def test_every_class_name_keeps_its_own_line(tmp_path):
     source = Arrays({"label": np.arange(len(CLASS_NAMES))}, class_names=CLASS_NAMES)
     build(source, tmp_path / "d", shards=1, **QUIET)
-    label = tfds.builder_from_directory(tmp_path / "d").info.features["label"]
+    label = tfds.builder_from_directory(folder_of(tmp_path / "d")).info.features["label"]
     assert label.num_classes == len(label.names) == len(set(label.names)) == len(CLASS_NAMES)
     assert label.names[:3] == list(CLASS_NAMES[:3])
-    lines = (tmp_path / "d" / "label.labels.txt").read_text("utf-8").removesuffix("\n").split("\n")
+    lines = (folder_of(tmp_path / "d") / "label.labels.txt").read_text("utf-8").removesuffix("\n").split("\n")
     for name, line in zip(CLASS_NAMES, lines, strict=True):
         literal = "".join(c if c.isascii() else c.encode("unicode_escape").decode("ascii") for c in line)
         assert not name or literal.encode("ascii").decode("unicode_escape") == name
@@ -127,12 +132,12 @@ def test_every_class_name_keeps_its_own_line(tmp_path):
 
 def test_splits_and_shards_have_their_examples_lengths_and_sizes(tmp_path):
     manifest = build(rows([*range(5), 20]), tmp_path / "d", shards={"train": 2, "val": 1}, **QUIET)
-    builder = tfds.builder_from_directory(tmp_path / "d")
+    builder = tfds.builder_from_directory(folder_of(tmp_path / "d"))
     for name, split in manifest.splits.items():
         found = builder.info.splits[name]
         assert found.shard_lengths == [shard.num_examples for shard in split.shards]
         assert found.num_bytes == split.num_bytes
-        assert found.filenames == [shard.path for shard in split.shards]
+        assert [f"{manifest.folder}/{name}" for name in found.filenames] == [one.path for one in split.shards]
     assert sorted(int(example["x"]) for example in opened(tmp_path / "d")) == [0, 1, 2, 3, 4]
     assert len(opened(tmp_path / "d", "train[3:]")) == 2
 
@@ -147,7 +152,7 @@ def test_any_name_opens_as_the_nearest_that_tfds_allows_and_any_feature_is_read(
         {label: np.arange(2), "x": np.arange(2)}, roles={label: "label"}, class_names=("cat", "dog")
     )
     build(source, tmp_path / "d", shards=1, options=Options(name=name), **QUIET)
-    builder = tfds.builder_from_directory(tmp_path / "d")
+    builder = tfds.builder_from_directory(folder_of(tmp_path / "d"))
     assert builder.name == shown
     # TFDS parses names when a dataset is requested by name, not when a directory is opened
     assert tfds.core.naming.is_valid_dataset_name(builder.name)
@@ -166,40 +171,31 @@ UNREAD = {
 @pytest.mark.parametrize(("source", "options"), UNREAD.values(), ids=UNREAD)
 def test_a_dataset_that_tfds_cannot_read_has_no_files_of_it(source, options, tmp_path):
     build(source, tmp_path / "d", options=options, **QUIET)
-    assert not VIEW & {*os.listdir(tmp_path / "d")}
+    assert not VIEW & {*os.listdir(folder_of(tmp_path / "d"))}
+    assert "TensorFlow Datasets" not in run(["info", str(tmp_path / "d")]).out
 
 
-def test_what_tfds_adds_to_its_file_stays(tmp_path):
-    build(rows(range(5)), tmp_path / "d", **QUIET)
-    info = tmp_path / "d" / "dataset_info.json"
-    more = json.dumps({**json.loads(info.read_text()), "alternativeFileFormats": ["parquet"]})
-    info.write_text(more)
-    assert verify(tmp_path / "d")
-    build(rows(range(5)), tmp_path / "d", **QUIET)
-    assert info.read_text() == more
-
-
-def test_a_dataset_of_several_builds_is_opened_by_its_parts(tmp_path, log):
+def test_info_prints_the_call_that_reads_what_one_build_has_written(tmp_path):
     out = tmp_path / "d"
-    build(rows([*range(5), 20, 21]), out, shards={"train": 2, "val": 1}, engine="local", **QUIET)
-    before = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
-    assert {*before} > VIEW
-    first = json.loads((out / "dataset.json").read_text())["build_id"]
-    append(rows([5, 6]), out, engine="local", **QUIET)
-    append(rows([7, 8, 9, 22]), out, engine="local", log=log.append)
-    assert not VIEW & {*os.listdir(out)}
-    # as the note says
-    (note,) = {line for line in log if "tfds.builder_from_directories(" in line}
-    expression = re.search(r"tfds\.builder_from_directories\(.*\)\)\)", note)[0]
-    builder = eval(expression, {"tfds": tfds, "glob": glob})
+    first = build(rows([*range(5), 20, 21]), out, shards={"train": 2, "val": 1}, engine="local", **QUIET)
 
-    def found(split: str) -> list[int]:
-        return [int(example["x"]) for example in builder.as_dataset(split=split)]
+    def read_by_info() -> dict[str, list[int]] | None:
+        calls = re.findall(r"^TensorFlow Datasets: (tfds\..*)$", run(["info", str(out)]).out, re.MULTILINE)
+        if not calls:
+            return None
+        builder = eval(calls[0], {"tfds": tfds})
+        return {
+            split: sorted(int(each["x"]) for each in builder.as_dataset(split=split))
+            for split in builder.info.splits
+        }
 
-    assert sorted(found("train")) == list(range(10))
-    assert sorted(found("val")) == [20, 21, 22]
-    assert len(found("train[3:6]")) == 3
-    # with one build again, the parts are removed
-    restore(out, first, **QUIET)
-    assert not (out / "tfds").exists()
-    assert len(opened(out)) == 5
+    assert read_by_info() == {"train": [*range(5)], "val": [20, 21]}
+    append(rows([5, 6, 22]), out, engine="local", **QUIET)
+    assert not VIEW & {*os.listdir(folder_of(out))}
+    assert read_by_info() is None
+    # the folder of the first build stays as it was
+    assert len(list(tfds.builder_from_directory(out / first.folder).as_dataset(split="train"))) == 5
+    reshard(out, out, shards={"train": 2, "val": 1}, overwrite=True, **QUIET)
+    assert read_by_info() == {"train": [*range(7)], "val": [20, 21, 22]}
+    restore(out, first.folder, **QUIET)
+    assert read_by_info() == {"train": [*range(5)], "val": [20, 21]}

@@ -18,7 +18,7 @@ from apache_beam.typehints.decorators import TypeCheckError
 from tests.errors import raises
 from tests.pictures import image_file
 from tfshards import prep
-from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, read_manifest
+from tfshards.schemas import InputError, Manifest, OptionsError, read_manifest
 
 Features = dict[str, object]
 Element = tuple[str, Features]

@@ -10,7 +10,7 @@ from tests.pictures import write
 from tests.prep.derived import first_shard, flip, quiet
 from tfshards import prep
 from tfshards.prep import Options, append, build, merge, reshard, verify
-from tfshards.prep.rewriting import append as rewriting_append
+from tfshards.prep.building import commit
 from tfshards.prep.writing.area import BuildArea
 from tfshards.schemas import BuildError
 from tfshards.schemas.storage import any_path
@@ -53,14 +53,14 @@ def test_keys_that_cannot_be_read_are_named_in_a_bucket_and_the_same_call_resume
 def test_two_appends_at_the_same_time_do_not_lose_each_other(bucket, tmp_path, monkeypatch):
     out = built(tmp_path / "photos", f"{bucket.url}/data", range(8))
     ours, theirs = photos(tmp_path / "ours", range(20, 23)), photos(tmp_path / "theirs", range(30, 33))
-    commit = rewriting_append.commit
+    replace_if = commit.replace_if
 
     def late(*arguments: object) -> None:
-        monkeypatch.setattr(rewriting_append, "commit", commit)
+        monkeypatch.setattr(commit, "replace_if", replace_if)
         append(str(theirs), out, max_rejected="50%", log=quiet)
-        commit(*arguments)
+        replace_if(*arguments)
 
-    monkeypatch.setattr(rewriting_append, "commit", late)
+    monkeypatch.setattr(commit, "replace_if", late)
     with raises(BuildError, "build-overtaken"):
         append(str(ours), out, max_rejected="50%", log=quiet)
     assert verify(out, deep=True)

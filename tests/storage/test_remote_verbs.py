@@ -63,19 +63,22 @@ def test_a_page_and_an_export_of_a_dataset_in_a_bucket_are_those_of_a_local_one(
     assert held[0] == held[1]
 
 
-def test_damage_in_a_bucket_is_reported_as_on_a_disk(both):
-    shard = read_manifest(both[0]).shards[1]
-    rejects = next(path.name for path in both[0].glob("rejected-*.jsonl"))
-    for path in (shard.path, *(companion(shard.path, name) for name in ("idx", "labels", "keys")), rejects):
+def test_damage_in_a_bucket_is_reported_and_repaired_as_on_a_disk(both):
+    manifest = read_manifest(both[0])
+    shard = manifest.shards[1]
+    follow = [*(companion(shard.path, name) for name in ("idx", "labels", "keys")), *manifest.views]
+    for path in (shard.path, manifest.rejects_path, *follow):
         sound = (both[0] / path).read_bytes()
         for data in (sound[:3] + bytes([sound[3] ^ 1]) + sound[4:], sound[:-1], None):
             for root in both:
                 (root / path).unlink() if data is None else (root / path).write_bytes(data)
-            local, remote = lines(both, "verify", "DATASET", "--deep")
-            assert local[0] == "1"
-            missing = "No such file or directory", "there is no such object"
-            assert remote == [line.replace(*missing) for line in local]
+            for option in ("--deep", "--repair"):
+                local, remote = lines(both, "verify", "DATASET", option)
+                assert local[0] == str(int(option == "--deep" or path not in follow))
+                missing = "No such file or directory", "there is no such object"
+                assert remote == [line.replace(*missing) for line in local]
             for root in both:
+                assert path not in follow or (root / path).read_bytes() == sound
                 (root / path).write_bytes(sound)
 
 
@@ -112,15 +115,15 @@ def test_files_in_a_bucket_are_adopted_as_on_a_disk(tmp_path, upload, monkeypatc
     prep.adopt(str(remote), log=log.append)
     assert "up to date" in log[-1]
     # another process adopts the files while this one reads them
-    write_files = adopted_files.write_files
+    scan_shard = adopted_files.scan_shard
 
-    def interfere(*arguments: object) -> None:
+    def interfere(*arguments: object) -> object:
         (remote / "dataset.json").write_bytes(b"{}")
-        write_files(*arguments)
+        return scan_shard(*arguments)
 
-    monkeypatch.setattr(adopted_files, "write_files", interfere)
+    monkeypatch.setattr(adopted_files, "scan_shard", interfere)
     with raises(BuildError, "adopt-overtaken", manifest_name="dataset.json"):
-        prep.adopt(str(remote), prep.AdoptOptions(name="other"), overwrite=True, log=log.append)
+        prep.adopt(str(remote), name="other", overwrite=True, log=log.append)
 
 
 def test_a_dataset_in_a_bucket_is_not_repaired(bucket):

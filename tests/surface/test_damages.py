@@ -29,6 +29,8 @@ class Files(NamedTuple):
     labels: str
     keys: str
     rejects: str
+    view: str
+    copy: str
 
     def change(self, name: str, edit: Callable[[bytes], bytes]) -> None:
         path = self.root / getattr(self, name, name)
@@ -47,7 +49,9 @@ class Files(NamedTuple):
         split = self.manifest["splits"]["train"]
         for name, value in fields.items():
             (split if name in split else split["shards"][0])[name] = value
-        (self.root / "dataset.json").write_bytes(with_digest(json.dumps(self.manifest).encode()))
+        text = with_digest(json.dumps(self.manifest).encode())
+        for folder in (self.root, self.root / self.manifest["folder"]):
+            (folder / "dataset.json").write_bytes(text)
 
 
 def files_of(root: Path) -> Files:
@@ -60,7 +64,7 @@ def files_of(root: Path) -> Files:
         companion(shard, "idx"),
         companion(shard, "labels"),
         companion(shard, "keys"),
-        f"rejected-{manifest['build_id']}.jsonl",
+        *(f"{manifest['folder']}/{name}" for name in ("rejected.jsonl", "labels.txt", "dataset.json")),
     )
 
 
@@ -213,7 +217,8 @@ DAMAGES = {
     "other counts": ("none", counted_wrongly, [], ["splits.train.label_counts"], None, None),
     "other rejects": ("none", put("rejects", b"{}\n"), ["rejects"], [], None, None),
     "no rejects": ("none", without("rejects"), ["rejects"], [], None, None),
-    "another view": ("none", put("labels.txt", b"emu\n"), ["labels.txt"], [], None, None),
+    "another view": ("none", put("view", b"emu\n"), ["view"], [], None, None),
+    "no manifest of the build": ("none", without("copy"), ["copy"], [], None, None),
 }
 
 
@@ -237,7 +242,9 @@ def test_every_damage_is_named(row, copy, datasets, monkeypatch):
         assert sorted(found, key=str) == sorted(
             [*shallow, *(numbers.get(place, place) for place in wanted)], key=str
         )
-    assert [problem["place"] for problem in report.to_json()] == [each.place for each in report.problems]
+    listed = report.to_json()
+    assert listed["dataset"] == str(files.root)
+    assert [problem["place"] for problem in listed["problems"]] == [each.place for each in report.problems]
     for call, expected in (
         (lambda: [*loader.Records(files.root, "train")], records),
         (lambda: prep.diff(datasets / compression, files.root), diff),
@@ -316,7 +323,7 @@ def test_a_hostile_index_is_refused_whatever_the_manifest_states(text, line, cop
     assert line < 1 or f"line {line}:" in problem.message
     assert problem.message.isprintable()
     assert len(problem.message) < 200
-    with pytest.raises(FormatError, match=files.shard):
+    with pytest.raises(FormatError, match=Path(files.shard).name):
         loader.Records(files.root, "train")[0]
-    with pytest.raises(FormatError, match=files.shard):
+    with pytest.raises(FormatError, match=Path(files.shard).name):
         loader.load(files.root, "train", batch_size=1, shuffle=loader.Shuffle(seed=1))

@@ -1,7 +1,8 @@
 """The pixels of a file as decoded by Pillow, with rules written independently of those of the build.
 
 Of 16 bits the upper eight count, floating point numbers range from 0 to 1, alpha is composed on white, a file
-shows its first frame (a TIFF the first that is no preview), and gray is 0.299 red, 0.587 green and 0.114 blue.
+shows its first frame (a TIFF the first that is no preview), and gray is 0.299 red, 0.587 green and 0.114
+blue.
 """
 
 import io

@@ -14,12 +14,12 @@ from typing import NamedTuple, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from tfshards.prep.deriving.stored import Origin, damage_named, open_origin
 from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.progress.lines import Meter
 from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.prep.records.example import canonical
 from tfshards.prep.records.frames import RecordError, read_footers
-from tfshards.prep.rewriting.origin import SEE_VERIFY, Origin, open_origin
 from tfshards.prep.sources.keys import KEY_FEATURE, to_text
 from tfshards.schemas import BuildError, InputError, Manifest, Shard
 from tfshards.schemas.errors import counted
@@ -357,10 +357,8 @@ class _Examples:
             found[rows] = read(shard, records, tick)
 
         try:
-            with Meter(label, int(self.lengths(numbers).sum())) as meter:
+            with damage_named(), Meter(label, int(self.lengths(numbers).sum())) as meter:
                 in_threads(work, [*rows_by_shard(self.shards, numbers)], meter.add)
-        except RecordError as error:
-            raise BuildError("shard-damaged", SEE_VERIFY, text=str(error)) from None
         except OSError as error:
             filename = error.filename or self.origin.root
             raise BuildError("file-fault", filename=filename, why=error.strerror) from None

@@ -1,0 +1,269 @@
+"""Find the TFRecord files of a folder by their content, and their splits by their names or by patterns."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from tfshards.prep.progress.lines import report_line, report_warning
+from tfshards.prep.records.frames import parse_header
+from tfshards.prep.sources.splits import usual_order
+from tfshards.schemas import FormatError, InputError, OptionsError, Problem
+from tfshards.schemas.compression import CODEC_ERRORS, Compression
+from tfshards.schemas.errors import counted, listed
+from tfshards.schemas.index import HEADER_BYTES
+from tfshards.schemas.names import RECORD_NAME, is_reserved, shard_path_fault
+from tfshards.schemas.storage import AnyPath, RemotePath, read_range
+from tfshards.schemas.storage.untrusted import open_unpacked
+from tfshards.schemas.storage.verbs import each
+
+# x.tfrecord, x.tfrecord-00000-of-00008, data_tfrecord-00000-of-00001.gz, x.tfrec, x.tfrecords.gz
+_TFRECORD_NAME = re.compile(r"(?:^|[._-])tfrec(?:ords?)?(?:[._-]|$)", re.IGNORECASE)
+_NUMBERED = re.compile(r"(?P<head>.*?)(?P<index>[0-9]+)-of-(?P<total>[0-9]+)(?P<tail>.*)", re.DOTALL)
+_WORD = re.compile(r"(?:train|training|validation|valid|val|dev|eval|test|testing)\d*")
+_SEPARATOR = re.compile(r"[^a-z0-9]+")
+_GZIP_START = b"\x1f\x8b"
+# how many files a message names
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class ChosenFiles:
+    """Files that become shards: the paths of each split in order, and what all have in common."""
+
+    splits: Mapping[str, tuple[str, ...]]
+    compression: Compression
+    others: tuple[str, ...]
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths of all splits."""
+        return [path for paths in self.splits.values() for path in paths]
+
+
+def choose_files(root: AnyPath, globs: Mapping[str, str]) -> ChosenFiles:
+    """Return the files in ``root`` and the folders in it that become shards.
+
+    These are the files that hold records, and those that should by their names: ``*.tfrecord`` or similar, or
+    numbered together with a file that holds records. Hidden names and links to folders are skipped.
+    """
+    forms = _forms(root)
+    series = {_series_of(path) for path, form in forms.items() if form in ("none", "gzip")} - {None}
+    candidates = [
+        path
+        for path, form in forms.items()
+        if form in ("none", "gzip")
+        or _TFRECORD_NAME.search(path.rpartition("/")[2])
+        or _series_of(path) in series
+    ]
+    if not candidates:
+        raise InputError("adopt-no-files", root=root, num_files=len(forms))
+    splits = _splits_by_glob(candidates, globs) if globs else _splits_by_name(candidates)
+    chosen = [path for paths in splits.values() for path in paths]
+    if problems := [*_faults(root, sorted(chosen), forms)]:
+        raise FormatError(f"{root} cannot be adopted, nothing was written", problems)
+    if message := _missing(chosen, candidates):
+        # a pattern chooses what exists
+        if not globs:
+            raise InputError("adopt-files-missing", root=root, message=message)
+        report_warning(message)
+    gzip, plain, empty = (
+        [path for path in chosen if forms[path] == form] for form in ("gzip", "none", "no records")
+    )
+    if gzip and plain:
+        raise InputError(
+            "adopt-compressions-mixed", num_gzip=len(gzip), gzip=gzip[0], num_plain=len(plain), plain=plain[0]
+        )
+    for path in sorted(empty):
+        report_warning(f"{path} holds no records and is skipped")
+    others = [path for path in forms if path not in chosen and not is_reserved(path.rpartition("/")[2])]
+    if others:
+        report_line(f"{counted(len(others), 'other file')} skipped: {listed(others, _SHOWN)}")
+    left = {name: tuple(path for path in paths if path not in empty) for name, paths in splits.items()}
+    kept = {name: paths for name, paths in left.items() if paths}
+    return ChosenFiles(kept, "gzip" if gzip else "none", tuple(path for path in forms if path not in chosen))
+
+
+def _forms(root: AnyPath) -> dict[str, str]:
+    """Return what each file holds, by path; first bytes of many objects are requested at the same time."""
+    if isinstance(root, RemotePath):
+        found = [path.relative_to(root).as_posix() for path, _ in root.walk()]
+    else:
+        files = [Path(folder, name) for folder, _, names in os.walk(root) for name in names]
+        # not links that lead nowhere
+        found = [path.relative_to(root).as_posix() for path in files if path.exists()]
+    paths = sorted(filter(_may_be_shard, found))
+    return dict(each(root, lambda path: (path, _form(root / path)), paths))
+
+
+def _may_be_shard(path: str) -> bool:
+    """Return whether a file is not hidden, an index of any tool, or one that tfshards writes."""
+    parts = path.split("/")
+    is_companion = path.endswith(".idx") or (
+        parts[-2:-1] == ["index"] and (path.endswith((".labels", ".keys")) or parts[-1] == RECORD_NAME)
+    )
+    return not (any(part.startswith(".") for part in parts) or is_companion or path == "dataset.json")
+
+
+def _form(path: AnyPath) -> str:
+    """Return what a file holds: records, by their compression, ``empty``, ``no records`` or ``other``."""
+    if not path.is_file():
+        return "other"
+    if not (num_bytes := path.stat().st_size):
+        return "empty"
+    start = read_range(path, 0, min(num_bytes, HEADER_BYTES))
+    if _is_header(start):
+        return "none"
+    if not start.startswith(_GZIP_START):
+        return "other"
+    try:
+        file, _ = open_unpacked(path, "gzip")
+        with file:
+            start = file.read(HEADER_BYTES)
+    except CODEC_ERRORS:
+        return "other"
+    return "gzip" if _is_header(start) else "other" if start else "no records"
+
+
+def _is_header(start: bytes) -> bool:
+    """Return whether the first bytes of a file are a record's length and a checksum that matches."""
+    return len(start) == HEADER_BYTES and parse_header(start) is not None
+
+
+def _faults(root: AnyPath, paths: Sequence[str], forms: Mapping[str, str]) -> Iterator[Problem]:
+    first: dict[object, str] = {}
+    inside = os.path.join(os.path.realpath(root), "") if isinstance(root, Path) else ""
+    for path in paths:
+        status = os.stat(root / path) if isinstance(root, Path) else None
+        twin = first.setdefault((status.st_dev, status.st_ino) if status else path, path)
+        if forms[path] == "other":
+            yield Problem(
+                path,
+                "is not a TFRecord file, despite its name: no record begins there, plain or unpacked with "
+                "gzip; restore it, or choose the files with splits=",
+            )
+        elif isinstance(root, Path) and not os.path.realpath(root / path).startswith(inside):
+            yield Problem(path, "is a link to a file outside the folder; replace it with the file itself")
+        elif fault := shard_path_fault(path):
+            yield Problem(path, f"the path {fault}; rename it")
+        elif twin != path:
+            yield Problem(path, f"is the same file as {twin}; its examples would be in the dataset twice")
+
+
+def parse_globs(texts: Sequence[str]) -> dict[str, str]:
+    """Return the patterns in texts such as ``train=part-0*``, by split."""
+    globs: dict[str, str] = {}
+    for text in texts:
+        name, _, glob = text.partition("=")
+        if not glob:
+            raise OptionsError("glob-form", text=text)
+        if name in globs:
+            raise OptionsError("glob-repeated", text=text, name=name)
+        globs[name] = glob
+    return globs
+
+
+def _splits_by_glob(paths: Sequence[str], globs: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the paths that match the pattern of each split, in which ``*`` also matches ``/``."""
+    matching = {
+        name: [path for path in paths if fnmatch.fnmatchcase(path, glob)] for name, glob in globs.items()
+    }
+    split_of: dict[str, str] = {}
+    for name, found in matching.items():
+        if not found:
+            known = f"; the files are {listed(paths, _SHOWN)}"
+            raise InputError("glob-without-files", given={name: globs[name]}, known=known)
+        for path in found:
+            other = split_of.setdefault(path, name)
+            if other != name:
+                both = {"matching": other, "globs": globs[other], "matching2": name, "globs2": globs[name]}
+                raise InputError("globs-overlap", path=path, **both)
+    return {name: sorted(found, key=_natural) for name, found in matching.items()}
+
+
+def _splits_by_name(paths: Sequence[str]) -> dict[str, list[str]]:
+    """Return the paths of each split, training first.
+
+    The split is the name of a folder (``train/``, ``Split-train/``), or a word in the file's name
+    (``photos-train.tfrecord-00000-of-00004``). If no path names a split, all files are ``train``.
+    """
+    splits: dict[str, list[str]] = defaultdict(list)
+    for path in paths:
+        splits[_split_of(path)].append(path)
+    if "" in splits and len(splits) > 1:
+        named = next(name for name in splits if name)
+        raise InputError("file-without-split", splits=splits[""][0], splits2=splits[named][0], named=named)
+    ordered = sorted(splits, key=usual_order)
+    return {name or "train": sorted(splits[name], key=_natural) for name in ordered}
+
+
+def _split_of(path: str) -> str:
+    folder, _, name = path.lower().rpartition("/")
+    # names between "-" or "." take precedence: stress_test-train.tfrecord belongs to train
+    words = [word for word in re.split(r"[-.]", name) if _WORD.fullmatch(word)]
+    words = words or [word for word in _SEPARATOR.split(name) if _WORD.fullmatch(word)]
+    for part in folder.split("/"):
+        # only whole names of folders count: training_data/ may hold a test set
+        inner = [word for word in _SEPARATOR.split(part) if word != "split"]
+        words += inner if len(inner) == 1 and _WORD.fullmatch(inner[0]) else []
+    found = list(dict.fromkeys(words))
+    if len(found) > 1:
+        raise InputError("file-of-two-splits", path=path, found=found[0], found2=found[1])
+    return found[0] if found else ""
+
+
+def _natural(path: str) -> tuple[list[tuple[int, str]], str]:
+    """Return a sort key that orders numbers in paths by value: 2 before 10."""
+    parts = re.split(r"([0-9]+)", path)
+    return [(int(part), "") if index % 2 else (-1, part) for index, part in enumerate(parts)], path
+
+
+class _Series(NamedTuple):
+    """The common parts of the names of a numbered series, such as ``train-00003-of-00008``."""
+
+    head: str
+    total: str
+    tail: str
+
+
+def _series_of(path: str) -> _Series | None:
+    match = _NUMBERED.fullmatch(path)
+    return _Series(*match.group("head", "total", "tail")) if match else None
+
+
+def _missing(chosen: Sequence[str], present: Collection[str]) -> str:
+    """Return which files of numbered series are missing, or nothing; others were left out on purpose."""
+    existing: dict[_Series, set[int]] = defaultdict(set)
+    for path in present:
+        if match := _NUMBERED.fullmatch(path):
+            existing[_Series(*match.group("head", "total", "tail"))].add(int(match["index"]))
+    first: dict[tuple[str, str], str] = {}
+    number, names = 0, list[str]()
+    for series, path in {_series_of(path): path for path in reversed(chosen)}.items():
+        if series is None:
+            continue
+        other = first.setdefault((series.head, series.tail), path)
+        if other != path:
+            raise InputError("two-series", other=min(path, other), path=max(path, other))
+        numbers, total = existing[series], int(series.total)
+        # some tools count from 1
+        start = 1 if 0 not in numbers and total in numbers else 0
+        number += max(0, total - len(numbers))
+        absent = (index for index in range(start, start + total) if index not in numbers)
+        digits = len(series.total)
+        names += [
+            f"{series.head}{index:0{digits}}-of-{series.total}{series.tail}"
+            for index in islice(absent, _SHOWN)
+        ]
+    shown = names[:_SHOWN]
+    more = f" and {number - len(shown):,} more" if number > len(shown) else ""
+    return (
+        f"{counted(number, 'file')} missing in a numbered series: {', '.join(shown)}{more}" if number else ""
+    )

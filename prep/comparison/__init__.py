@@ -1,1 +1,0 @@
-"""Compare two datasets: their examples by keys and contents, and the options of their builds."""
