@@ -9,9 +9,8 @@ from tests.errors import raises
 from tests.pictures import write
 from tests.prep.derived import first_shard, flip, quiet
 from tfshards import prep
-from tfshards.prep import Options, append, build, merge, reshard, verify
+from tfshards.prep import Options, append, build, merge, verify
 from tfshards.prep.building import commit
-from tfshards.prep.writing.area import BuildArea
 from tfshards.schemas import BuildError
 from tfshards.schemas.storage import any_path
 
@@ -33,19 +32,18 @@ def built(folder, out: object, numbers: range, **options: object) -> str:
 RANGES = {"a": range(6), "b": range(10, 16)}
 
 
-def test_keys_that_cannot_be_read_are_named_in_a_bucket_and_the_same_call_resumes(bucket, tmp_path):
+def test_a_damaged_shard_is_named_in_a_bucket_and_the_same_call_resumes(bucket, tmp_path):
     roots = [built(tmp_path / f"photos-{name}", tmp_path / name, of) for name, of in RANGES.items()]
     flip(first_shard(Path(roots[1])), -1)
     out = f"{bucket.url}/merged"
-    with pytest.raises(BuildError, match=r"record \d+ at byte"):
+    with pytest.raises(BuildError, match=r"is damaged: .*-train\.tfrecord-00000-of-00002"):
         merge(roots, out, log=quiet)
-    (area,) = (any_path(out) / ".build").iterdir()
+    (unfinished,) = any_path(out).iterdir()
     flip(first_shard(Path(roots[1])), -1)
     # another command that ends meanwhile
     build(prep.Arrays({"x": [1, 2]}), out, log=quiet)
-    assert BuildArea(any_path(out), area.name).stop_reason()
-    merge(roots, out, overwrite=True, log=quiet)
-    assert not (any_path(out) / ".build").exists()
+    assert merge(roots, out, overwrite=True, log=quiet).folder == unfinished.name
+    assert not (unfinished / "work").exists()
     assert prep.info(out).num_examples == 12
 
 
@@ -67,16 +65,3 @@ def test_two_appends_at_the_same_time_do_not_lose_each_other(bucket, tmp_path, m
     manifest = append(str(ours), out, max_rejected="50%", log=quiet)
     assert manifest.num_examples == 8 + 3 + 3
     assert verify(out, deep=True)
-
-
-def test_workers_of_an_earlier_reshard_end(bucket, tmp_path, monkeypatch):
-    source = built(tmp_path / "photos", f"{bucket.url}/a", range(8))
-    begin = BuildArea.open
-
-    def twice(area: BuildArea) -> None:
-        begin(area)
-        begin(BuildArea(area.out, area.plan_id))
-
-    monkeypatch.setattr(BuildArea, "open", twice)
-    with pytest.raises(BuildError, match="a later run of the same build has begun"):
-        reshard(source, f"{bucket.url}/data", shards=2, log=quiet)
