@@ -9,23 +9,20 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
-from tfshards.prep.adoption.features import ELSE, Kind, Scanned, infer, kind_of, look, values_of
+from tfshards.prep.adoption.features import ELSE, Kind, Scanned, infer, kind_of, labels_of, values_of
 from tfshards.prep.adoption.files import ChosenFiles, choose_files
 from tfshards.prep.building.commit import check_readable
 from tfshards.prep.building.state import difference
 from tfshards.prep.planning.plan import label_counts
 from tfshards.prep.progress.lines import Log, Meter, report_line, report_warning, takes_log, to_stderr
 from tfshards.prep.progress.threads import Tick, in_threads
-from tfshards.prep.records.frames import RecordError, read_frames
+from tfshards.prep.records.frames import RecordError, read_records
 from tfshards.prep.records.shard_file import scan_shard
 from tfshards.prep.sources.classes import check_class_names
 from tfshards.prep.sources.staging_folder import has_record_of, record_text, remove_staged, staged_folder
 from tfshards.prep.writing.build_folder import build_folders, foreign
 from tfshards.schemas import (
     BuildError,
-    Feature,
     FormatError,
     InputError,
     Manifest,
@@ -39,6 +36,7 @@ from tfshards.schemas import (
 )
 from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.index import index_path, keys_bytes, keys_path, labels_bytes, labels_path
+from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest_file import is_manifest
 from tfshards.schemas.names import MANIFEST_NAME, RECORD_NAME, id_of, name_fault
 from tfshards.schemas.storage import AnyPath, ChangedError, RemoteStatus, any_path
@@ -47,8 +45,6 @@ from tfshards.schemas.storage.untrusted import INDEX, read_whole
 from tfshards.schemas.storage.verbs import delete, each, exists, new_folder, put, replace_if, sync, version
 
 SOURCE = "adopt"
-# how many problems of one file are listed
-_MAX_PROBLEMS = 20
 
 
 @takes_log
@@ -99,30 +95,10 @@ def adopt(
         chosen = choose_files(folder, splits or {})
         indexes = _index_folders(folder, chosen)
         files = _scan_all(folder, chosen, label)
-        features, problems = infer([*files.values()], label, _finder(folder, chosen))
-        if class_names is not None:
-            problems += _class_problems([*files.values()], features, class_names)
-        if problems:
-            raise InputError("adopt-faults", *(f"  {each}" for each in problems), ELSE, folder=folder)
-        schema = Schema(features, tuple(class_names or ()))
-        _report_names(schema, chosen)
+        schema = _schema(folder, chosen, files, label, class_names)
+        options: dict[str, Json] = {"source": SOURCE, "splits": dict(splits or {}), "label": label}
         shards, companions = _shards(files, schema)
-        numbers = sum(shard.num_examples for shard in shards.values())
-        found = {split: [shards[path] for path in paths] for split, paths in chosen.splits.items()}
-        digests = {split: [[shard.path, shard.digest] for shard in held] for split, held in found.items()}
-        manifest = Manifest(
-            name=name or _name(folder),
-            build_id=id_of(json.dumps([schema.to_json(), digests])),
-            folder="",
-            schema=schema,
-            splits={
-                split: Split(tuple(found[split]), _label_counts([files[path] for path in paths], schema))
-                for split, paths in chosen.splits.items()
-            },
-            totals=Totals(numbers, numbers),
-            options={"source": SOURCE, "splits": dict(splits or {}), "label": label},
-            compression=chosen.compression,
-        )
+        manifest = _manifest(name or _name(folder), chosen, files, schema, shards, options)
         if current and not overwrite and current != manifest:
             what = difference(current, manifest.options).replace("inputs", "files, records or class names")
             raise InputError("adopt-differs", folder=folder, what=what)
@@ -170,83 +146,63 @@ def _index_folders(folder: AnyPath, chosen: ChosenFiles) -> list[AnyPath]:
 def _scan_all(folder: AnyPath, chosen: ChosenFiles, label: str | None) -> dict[str, Scanned]:
     """Return what each file holds; threads read one file each."""
 
-    def scan(path: str, tick: Tick) -> Scanned:
-        scanned = _scan(folder, path, chosen, label, tick)
-        tick((folder / path).stat().st_size)
+    def scan(path: str, tick: Tick) -> Scanned | Problem:
+        scanned = Scanned()
+
+        def look(number: int, offset: int, data: bytes) -> None:
+            tick(0)
+            try:
+                scanned.look(data, label)
+            except ValueError as error:
+                raise RecordError(folder / path, number, offset, str(error)) from None
+
+        try:
+            scanned.shard, scanned.index = scan_shard(folder, path, chosen.compression, look)
+        except RecordError as error:
+            return Problem(path, f"record {error.record} at byte {error.offset}: {error.fault}")
+        tick(scanned.shard.num_bytes)
         return scanned
 
     with Meter("adopt", sum((folder / path).stat().st_size for path in chosen.paths)) as meter:
-        scanned = in_threads(scan, chosen.paths, meter.add)
-    if problems := [problem for one in scanned for problem in one.problems]:
+        found = in_threads(scan, chosen.paths, meter.add)
+    if problems := [one for one in found if isinstance(one, Problem)]:
         raise FormatError(f"{folder} cannot be adopted, nothing was written", problems)
-    if not any(one.num_records for one in scanned):
+    files = {path: one for path, one in zip(chosen.paths, found, strict=True) if isinstance(one, Scanned)}
+    if not any(one.num_records for one in files.values()):
         raise InputError("adopt-no-records", folder=folder)
-    return dict(zip(chosen.paths, scanned, strict=True))
+    return files
 
 
-def _scan(folder: AnyPath, path: str, chosen: ChosenFiles, label: str | None, tick: Tick) -> Scanned:
-    scanned = Scanned()
+def _schema(
+    folder: AnyPath,
+    chosen: ChosenFiles,
+    files: Mapping[str, Scanned],
+    label: str | None,
+    class_names: Sequence[str] | None,
+) -> Schema:
+    """Return the schema of all records, or raise InputError with what contradicts one."""
 
-    def add(_number: int, _offset: int, data: bytes) -> None:
-        tick(0)
-        look(scanned, data, label)
-
-    with suppress(RecordError, ValueError):
-        scanned.shard, scanned.companions = scan_shard(folder, path, chosen.compression, add)
-        return scanned
-    # not while the error is handled, which keeps the record in memory
-    scanned = Scanned()
-    for frame in read_frames(folder / path, chosen.compression):
-        fault = frame.fault
-        try:
-            if frame.data is not None and fault is None:
-                values_of(frame.data)
-        except ValueError as error:
-            fault = str(error)
-        if fault and len(scanned.problems) == _MAX_PROBLEMS:
-            scanned.problems.append(Problem(path, "the records after these were not read"))
-            break
-        if fault:
-            scanned.problems.append(Problem(path, f"record {frame.number} at byte {frame.offset}: {fault}"))
-    return scanned
-
-
-def _finder(folder: AnyPath, chosen: ChosenFiles) -> Callable[[str, Callable[[Kind | None], bool]], str]:
     def find(name: str, is_wanted: Callable[[Kind | None], bool]) -> str:
         for path in chosen.paths:
-            for frame in read_frames(folder / path, chosen.compression):
-                found = values_of(frame.require_data(folder / path)).get(name)
+            for number, (offset, data) in enumerate(read_records(folder / path, chosen.compression)):
+                found = values_of(data).get(name)
                 if is_wanted(found and kind_of(*found)):
-                    return f"record {frame.number} at byte {frame.offset} of {path}"
+                    return f"record {number} at byte {offset} of {path}"
         return "no record"
 
-    return find
-
-
-def _class_problems(
-    files: Sequence[Scanned], features: Sequence[Feature], class_names: Sequence[str]
-) -> list[Problem]:
-    """Return what contradicts the names of the classes."""
-    label = next((feature for feature in features if feature.kind == "label"), None)
-    if label is None:
-        known = ", ".join(map(repr, (feature.name for feature in features)))
-        fault = f"no feature is a label; name it with label=; the features are {known}"
-        return [Problem("class_names=", fault)]
-    # lists are not counted, so only verify can find a contradiction; -1 means no class
-    labels = np.concatenate([one.labels(label.name) for one in files]) if label.shape == () else np.empty(0)
-    number = len(class_names)
-    unknown = labels[(labels < -1) | (labels >= number)][:1]
-    fault = f", but there are {number} class names, 0 to {number - 1}"
-    return [Problem(f"feature {label.name!r}", f"has the value {value}{fault}") for value in unknown]
-
-
-def _report_names(schema: Schema, chosen: ChosenFiles) -> None:
-    """Log which file of TensorFlow Datasets may name the classes."""
-    names = [
-        path for path in chosen.others if schema.label and path.endswith(f"{schema.label.name}.labels.txt")
-    ]
-    if names and not schema.class_names:
-        report_line(f"the classes have no names; those in {names[0]} can be given as class_names=")
+    features, problems = infer([*files.values()], label, find)
+    of_label = next((feature for feature in features if feature.kind == "label"), None)
+    if class_names is not None and of_label is None:
+        problems.append(Problem("class_names=", "no feature is a label; name it with label="))
+    if class_names is not None and of_label is not None and of_label.shape == ():
+        # of lists, only verify can find a contradiction; -1 means no class
+        labels, number = labels_of([*files.values()], of_label.name), len(class_names)
+        for value in labels[(labels < -1) | (labels >= number)][:1]:
+            fault = f"has the value {value}, but there are {number} class names, 0 to {number - 1}"
+            problems.append(Problem(f"feature {of_label.name!r}", fault))
+    if problems:
+        raise InputError("adopt-faults", *(f"  {problem}" for problem in problems), ELSE, folder=folder)
+    return Schema(features, tuple(class_names or ()))
 
 
 def _shards(files: Mapping[str, Scanned], schema: Schema) -> tuple[dict[str, Shard], dict[str, bytes]]:
@@ -254,21 +210,40 @@ def _shards(files: Mapping[str, Scanned], schema: Schema) -> tuple[dict[str, Sha
     shards, companions = dict[str, Shard](), dict[str, bytes]()
     for path, one in files.items():
         assert one.shard is not None
-        labels = labels_bytes(one.labels(schema.label.name)) if schema.label else None
+        labels = labels_bytes(labels_of([one], schema.label.name)) if schema.label else None
         keys = keys_bytes(one.keys) if schema.key else None
         optional = {labels_path(path): labels, keys_path(path): keys}
-        companions |= one.companions | {name: data for name, data in optional.items() if data is not None}
-        shards[path] = replace(
-            one.shard,
-            labels_digest="" if labels is None else bytes_digest(labels),
-            keys_digest="" if keys is None else bytes_digest(keys),
-        )
+        companions |= {**one.index, **{name: data for name, data in optional.items() if data is not None}}
+        digests = ["" if data is None else bytes_digest(data) for data in (labels, keys)]
+        shards[path] = replace(one.shard, labels_digest=digests[0], keys_digest=digests[1])
     return shards, companions
 
 
-def _label_counts(files: Sequence[Scanned], schema: Schema) -> dict[str, int]:
-    label = schema.label
-    return label_counts(np.concatenate([one.labels(label.name) for one in files]) if label else None, schema)
+def _manifest(
+    name: str,
+    chosen: ChosenFiles,
+    files: Mapping[str, Scanned],
+    schema: Schema,
+    shards: Mapping[str, Shard],
+    options: dict[str, Json],
+) -> Manifest:
+    splits = {}
+    for split, paths in chosen.splits.items():
+        held = [files[path] for path in paths]
+        counts = label_counts(labels_of(held, schema.label.name) if schema.label else None, schema)
+        splits[split] = Split(tuple(shards[path] for path in paths), counts)
+    digests = {split: [[each.path, each.digest] for each in found.shards] for split, found in splits.items()}
+    number = sum(split.num_examples for split in splits.values())
+    return Manifest(
+        name=name,
+        build_id=id_of(json.dumps([schema.to_json(), digests])),
+        folder="",
+        schema=schema,
+        splits=splits,
+        totals=Totals(number, number),
+        options=options,
+        compression=chosen.compression,
+    )
 
 
 def _write(

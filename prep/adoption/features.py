@@ -56,19 +56,35 @@ class Seen:
 
 @dataclass
 class Scanned:
-    """The contents of one file: its entry in the manifest, its index, and what its records hold."""
+    """What the records of one file hold, and its entry in the manifest without labels and keys."""
 
     shard: Shard | None = None
-    companions: dict[str, bytes] = field(default_factory=dict)
-    num_records: int = 0
+    index: Mapping[str, bytes] = field(default_factory=dict)
     features: dict[str, Seen] = field(default_factory=dict)
     keys: list[bytes] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
 
-    def labels(self, name: str) -> IntArray:
-        """Return the values of a label; an empty file has no features."""
-        seen = self.features.get(name)
-        return np.array(seen.labels if seen else [], np.int64)
+    @property
+    def num_records(self) -> int:
+        """Number of records."""
+        return self.shard.num_examples if self.shard else 0
+
+    def look(self, data: bytes, label: str | None) -> None:
+        """Add a record; raise ValueError if it is not an example."""
+        for name, (wire, elements) in values_of(data).items():
+            seen = self.features.get(name)
+            if seen is None:
+                seen = self.features[name] = Seen()
+            seen.kinds[kind_of(wire, elements, seen)] += 1
+            if wire == "int64" and elements and (name == label if label else _LABEL_NAMES.fullmatch(name)):
+                seen.labels.append(cast("int", elements[0]))
+            elif name == "key" and wire == "bytes":
+                self.keys += cast("list[bytes]", elements)
+
+
+def labels_of(files: Sequence[Scanned], name: str) -> IntArray:
+    """Return the values of a label; an empty file has no features."""
+    found = [np.array(one.features[name].labels, np.int64) for one in files if name in one.features]
+    return np.concatenate(found) if found else np.empty(0, np.int64)
 
 
 # Returns the first record that holds what the function wants of a feature, which is None if it is missing.
@@ -104,20 +120,6 @@ def kind_of(wire: str, elements: Decoded, seen: Seen | None = None) -> Kind:
             seen.heights.add(height)
             seen.widths.add(width)
     return Kind(wire, len(elements), image)
-
-
-def look(scanned: Scanned, data: bytes, label: str | None) -> None:
-    """Add a record to what was found in its file; raise ValueError if it is not an example."""
-    for name, (wire, elements) in values_of(data).items():
-        seen = scanned.features.get(name)
-        if seen is None:
-            seen = scanned.features[name] = Seen()
-        seen.kinds[kind_of(wire, elements, seen)] += 1
-        if wire == "int64" and elements and (name == label if label else _LABEL_NAMES.fullmatch(name)):
-            seen.labels.append(cast("int", elements[0]))
-        elif name == "key" and wire == "bytes":
-            scanned.keys += cast("list[bytes]", elements)
-    scanned.num_records += 1
 
 
 def infer(
@@ -197,7 +199,7 @@ def _usual_label(files: Sequence[Scanned], together: Mapping[str, Seen]) -> str 
     names = []
     for name, seen in together.items():
         if _LABEL_NAMES.fullmatch(name) and {*seen.kinds} == {Kind("int64", 1)}:
-            labels = np.unique(np.concatenate([one.labels(name) for one in files]))
+            labels = np.unique(labels_of(files, name))
             if labels[0] >= 0 and len(labels) <= MAX_CLASSES:
                 names.append(name)
     return min(names, key=lambda name: (name != "label", len(name), name), default=None)

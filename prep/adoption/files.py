@@ -8,9 +8,8 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count
 from pathlib import Path
-from typing import NamedTuple
 
 from tfshards.prep.progress.lines import report_line, report_warning
 from tfshards.prep.records.frames import parse_header
@@ -19,7 +18,7 @@ from tfshards.schemas import FormatError, InputError, OptionsError, Problem
 from tfshards.schemas.compression import CODEC_ERRORS, Compression
 from tfshards.schemas.errors import counted, listed
 from tfshards.schemas.index import HEADER_BYTES
-from tfshards.schemas.names import RECORD_NAME, is_reserved, shard_path_fault
+from tfshards.schemas.names import MANIFEST_NAME, RECORD_NAME, shard_path_fault
 from tfshards.schemas.storage import AnyPath, RemotePath, read_range
 from tfshards.schemas.storage.untrusted import open_unpacked
 from tfshards.schemas.storage.verbs import each
@@ -40,7 +39,6 @@ class ChosenFiles:
 
     splits: Mapping[str, tuple[str, ...]]
     compression: Compression
-    others: tuple[str, ...]
 
     @property
     def paths(self) -> list[str]:
@@ -83,12 +81,10 @@ def choose_files(root: AnyPath, globs: Mapping[str, str]) -> ChosenFiles:
         )
     for path in sorted(empty):
         report_warning(f"{path} holds no records and is skipped")
-    others = [path for path in forms if path not in chosen and not is_reserved(path.rpartition("/")[2])]
-    if others:
+    if others := sorted({*forms} - {*chosen}):
         report_line(f"{counted(len(others), 'other file')} skipped: {listed(others, _SHOWN)}")
     left = {name: tuple(path for path in paths if path not in empty) for name, paths in splits.items()}
-    kept = {name: paths for name, paths in left.items() if paths}
-    return ChosenFiles(kept, "gzip" if gzip else "none", tuple(path for path in forms if path not in chosen))
+    return ChosenFiles({name: paths for name, paths in left.items() if paths}, "gzip" if gzip else "none")
 
 
 def _forms(root: AnyPath) -> dict[str, str]:
@@ -109,7 +105,7 @@ def _may_be_shard(path: str) -> bool:
     is_companion = path.endswith(".idx") or (
         parts[-2:-1] == ["index"] and (path.endswith((".labels", ".keys")) or parts[-1] == RECORD_NAME)
     )
-    return not (any(part.startswith(".") for part in parts) or is_companion or path == "dataset.json")
+    return not (any(part.startswith(".") for part in parts) or is_companion or path == MANIFEST_NAME)
 
 
 def _form(path: AnyPath) -> str:
@@ -138,11 +134,8 @@ def _is_header(start: bytes) -> bool:
 
 
 def _faults(root: AnyPath, paths: Sequence[str], forms: Mapping[str, str]) -> Iterator[Problem]:
-    first: dict[object, str] = {}
     inside = os.path.join(os.path.realpath(root), "") if isinstance(root, Path) else ""
     for path in paths:
-        status = os.stat(root / path) if isinstance(root, Path) else None
-        twin = first.setdefault((status.st_dev, status.st_ino) if status else path, path)
         if forms[path] == "other":
             yield Problem(
                 path,
@@ -153,8 +146,6 @@ def _faults(root: AnyPath, paths: Sequence[str], forms: Mapping[str, str]) -> It
             yield Problem(path, "is a link to a file outside the folder; replace it with the file itself")
         elif fault := shard_path_fault(path):
             yield Problem(path, f"the path {fault}; rename it")
-        elif twin != path:
-            yield Problem(path, f"is the same file as {twin}; its examples would be in the dataset twice")
 
 
 def parse_globs(texts: Sequence[str]) -> dict[str, str]:
@@ -185,7 +176,7 @@ def _splits_by_glob(paths: Sequence[str], globs: Mapping[str, str]) -> dict[str,
             if other != name:
                 both = {"matching": other, "globs": globs[other], "matching2": name, "globs2": globs[name]}
                 raise InputError("globs-overlap", path=path, **both)
-    return {name: sorted(found, key=_natural) for name, found in matching.items()}
+    return matching
 
 
 def _splits_by_name(paths: Sequence[str]) -> dict[str, list[str]]:
@@ -201,7 +192,7 @@ def _splits_by_name(paths: Sequence[str]) -> dict[str, list[str]]:
         named = next(name for name in splits if name)
         raise InputError("file-without-split", splits=splits[""][0], splits2=splits[named][0], named=named)
     ordered = sorted(splits, key=usual_order)
-    return {name or "train": sorted(splits[name], key=_natural) for name in ordered}
+    return {name or "train": splits[name] for name in ordered}
 
 
 def _split_of(path: str) -> str:
@@ -219,51 +210,31 @@ def _split_of(path: str) -> str:
     return found[0] if found else ""
 
 
-def _natural(path: str) -> tuple[list[tuple[int, str]], str]:
-    """Return a sort key that orders numbers in paths by value: 2 before 10."""
-    parts = re.split(r"([0-9]+)", path)
-    return [(int(part), "") if index % 2 else (-1, part) for index, part in enumerate(parts)], path
-
-
-class _Series(NamedTuple):
-    """The common parts of the names of a numbered series, such as ``train-00003-of-00008``."""
-
-    head: str
-    total: str
-    tail: str
-
-
-def _series_of(path: str) -> _Series | None:
+def _series_of(path: str) -> tuple[str, str, str] | None:
+    """Return the common parts of the names of a numbered series, such as ``train-00003-of-00008``."""
     match = _NUMBERED.fullmatch(path)
-    return _Series(*match.group("head", "total", "tail")) if match else None
+    return (match["head"], match["total"], match["tail"]) if match else None
 
 
 def _missing(chosen: Sequence[str], present: Collection[str]) -> str:
     """Return which files of numbered series are missing, or nothing; others were left out on purpose."""
-    existing: dict[_Series, set[int]] = defaultdict(set)
+    numbers: dict[object, set[int]] = defaultdict(set)
     for path in present:
         if match := _NUMBERED.fullmatch(path):
-            existing[_Series(*match.group("head", "total", "tail"))].add(int(match["index"]))
+            numbers[_series_of(path)].add(int(match["index"]))
     first: dict[tuple[str, str], str] = {}
-    number, names = 0, list[str]()
-    for series, path in {_series_of(path): path for path in reversed(chosen)}.items():
-        if series is None:
+    for path in chosen:
+        if (series := _series_of(path)) is None:
             continue
-        other = first.setdefault((series.head, series.tail), path)
-        if other != path:
-            raise InputError("two-series", other=min(path, other), path=max(path, other))
-        numbers, total = existing[series], int(series.total)
-        # some tools count from 1
-        start = 1 if 0 not in numbers and total in numbers else 0
-        number += max(0, total - len(numbers))
-        absent = (index for index in range(start, start + total) if index not in numbers)
-        digits = len(series.total)
-        names += [
-            f"{series.head}{index:0{digits}}-of-{series.total}{series.tail}"
-            for index in islice(absent, _SHOWN)
-        ]
-    shown = names[:_SHOWN]
-    more = f" and {number - len(shown):,} more" if number > len(shown) else ""
-    return (
-        f"{counted(number, 'file')} missing in a numbered series: {', '.join(shown)}{more}" if number else ""
-    )
+        head, total, tail = series
+        other = first.setdefault((head, tail), path)
+        if _series_of(other) != series:
+            raise InputError("two-series", other=other, path=path)
+        found, number = numbers[series], int(total)
+        if len(found) < number:
+            # some tools count from 1
+            start = 1 if 0 not in found and number in found else 0
+            index = next(index for index in count(start) if index not in found)
+            name = f"{head}{index:0{len(total)}}-of-{total}{tail}"
+            return f"{counted(number - len(found), 'file')} missing in a numbered series, such as {name}"
+    return ""

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -194,11 +194,8 @@ def _plan(**content: Json) -> ShardPlan:
     return ShardPlan(json.dumps(content, separators=(",", ":")).encode("ascii"))
 
 
-class _Record(NamedTuple):
-    frame: bytes
-    footer: bytes
-    key: bytes
-    label: int
+# A frame, its last bytes, and the key and the label of its record.
+_Record: TypeAlias = tuple[bytes, bytes, bytes, int]
 
 
 @dataclass(frozen=True)
@@ -216,7 +213,7 @@ class StoredRuns:
     def pieces(self, plan: ShardPlan) -> Iterator[Piece]:
         """Yield the pieces of a shard."""
         with damage_named():
-            for group in in_groups(self._records(plan), lambda record: len(record.frame), _PIECE_BYTES):
+            for group in in_groups(self._records(plan), lambda record: len(record[0]), _PIECE_BYTES):
                 frames, footers, keys, labels = zip(*group, strict=True)
                 found = Frames(join_small(frames), [*map(len, frames)], b"".join(footers))
                 yield Piece(compressed(found, self.compression), keys, labels)
@@ -268,8 +265,8 @@ class _OpenShard:
         """Yield consecutive records."""
         keys, labels, read = self._keys, self._labels, self._frames.read
         for record in range(first, first + count):
-            key, label = keys[record] if keys else b"", labels[record] if labels else 0
-            yield _Record(*read(record), key, label)
+            frame, footer = read(record)
+            yield frame, footer, keys[record] if keys else b"", labels[record] if labels else 0
 
     def close(self) -> None:
         """Close the file."""

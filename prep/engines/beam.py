@@ -77,8 +77,8 @@ def run(work: Work, arguments: Sequence[str] = ()) -> None:
             pipeline_of(work, needed, options).run().wait_until_finish()
         except Exception as failure:
             # it may have the trace of a worker, perhaps within one of Java
-            fault = marked_error(failure) or BuildError("beam-failed", *str(failure).splitlines())
-            raise fault from failure
+            text = str(failure) or repr(failure)
+            raise marked_error(failure) or BuildError("beam-failed", *text.splitlines()) from failure
 
     with requirements_of(work) as needed:
         # in a thread, so that Ctrl-C reaches the main thread, which shows the progress, and not Beam

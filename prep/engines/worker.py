@@ -116,11 +116,12 @@ def marking_errors() -> Iterator[None]:
     except Exception as error:
         content: list[object]
         if isinstance(error, TfshardsError):
-            content = [type(error).__name__, error.code, [*map(str, error.lines)], error.values]
+            content = [type(error).__name__, vars(error)]
         elif isinstance(error, OSError):
             content = ["OSError", error.errno, error.strerror, error.filename]
         else:
-            content = ["BuildError", "build-failed", [], {"text": f"{type(error).__name__}: {error}"}]
+            unexpected = BuildError("build-failed", text=f"{type(error).__name__}: {error}")
+            content = ["BuildError", vars(unexpected)]
         mark = b64encode(json.dumps(content, default=str).encode()).decode()
         raise RuntimeError(f"{error} [tfshards:{mark}]") from error
 
@@ -131,9 +132,13 @@ def marked_error(failure: BaseException) -> Exception | None:
         kind, *content = json.loads(b64decode(_MARK.findall(str(failure))[-1]))
         if kind == "OSError":
             return OSError(*content)
-        code, lines, values = content
-        return _error_class(kind)(code, *lines, **values)
-    except (IndexError, ValueError, TypeError):
+        # classes differ in the arguments of their constructors
+        error_class = _error_class(kind)
+        error = error_class.__new__(error_class)
+        vars(error).update(*content)
+        str(error)
+        return error
+    except (IndexError, ValueError, TypeError, KeyError, AttributeError):
         return None
 
 

@@ -232,9 +232,11 @@ class FrameReader:
         self._at = offset + len(found)
         if len(found) < length:
             raise RecordError(self._path, record, offset, _too_long(length - FRAME_OVERHEAD))
-        data = _parsed(record, offset, found).require_data(self._path)
+        data, footer = found[HEADER_BYTES:-FOOTER_BYTES], found[-FOOTER_BYTES:]
+        if footer != FOOTER.pack(masked_crc32c(data)) or not found.startswith(header_of(len(data))):
+            _parsed(record, offset, found).require_data(self._path)
         if self._change is None:
-            return found, found[-FOOTER_BYTES:]
+            return found, footer
         try:
             parts = frame(self._change(record, data))
         except ValueError as error:

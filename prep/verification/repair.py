@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import suppress
 
 from tfshards.prep.progress.lines import Log, report_line, takes_log
 from tfshards.prep.records.frames import RecordError
 from tfshards.prep.records.shard_file import scan_shard
+from tfshards.prep.sources.staging_folder import remove_staged, unfinished_in
 from tfshards.prep.verification.report import RepairReport
 from tfshards.prep.verification.verify import copy_digest, verify
 from tfshards.prep.views.files import view_files
@@ -45,6 +45,7 @@ def repair(dataset: str | os.PathLike[str], *, log: Log = lambda _: None) -> Rep
     folder = any_path(dataset)
     read_manifest(folder)
     with locked(folder):
+        remove_staged(folder)
         manifest = read_manifest(folder)
         found = verify(dataset).problems
         damaged = {problem.place for problem in found}
@@ -85,17 +86,12 @@ def _rebuilt(folder: AnyPath, manifest: Manifest, damaged: Collection[str]) -> I
 def _replace(dataset: AnyPath, path: str, data: bytes) -> bool:
     """Write a file in place of a damaged one; return False in a folder that tfshards did not make."""
     target, build = dataset / path, BuildFolder(dataset, path.partition("/")[0])
-    unfinished = build.work if is_owned(build.root) else target.parent
-    if unfinished == target.parent and not (unfinished / RECORD_NAME).is_file():
+    if not is_owned(build.root) and not (target.parent / RECORD_NAME).is_file():
         return False
     make_folder(target.parent)
-    make_folder(unfinished)
-    put(target, data, unfinished)
-    sync(target.parent)
-    if unfinished == build.work:
-        # unless a build that was killed has left more there
-        with suppress(OSError):
-            unfinished.rmdir()
+    with unfinished_in(dataset) as unfinished:
+        put(target, data, unfinished)
+        sync(target.parent)
     return True
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -18,7 +17,6 @@ from pathlib import Path
 import numpy as np
 
 from tests.pictures import image_file
-from tfshards.prep.writing.area import AREA_NAME
 
 from .processes import Service, python_path, start
 
@@ -50,13 +48,13 @@ def write_images(folder: Path) -> Path:
 
 @dataclass
 class Build:
-    """A command ``tfshards build`` that runs, and what its build area has shown so far.
+    """A command ``tfshards build`` that runs, and which shards it has written so far.
 
     Attributes:
         service: its process and log.
         out: folder of the dataset.
         started: time at which it was started.
-        versions: for each shard of the first layout, the files that it has been.
+        versions: for each shard, the files that it has been.
         seconds: time until it ended.
     """
 
@@ -92,12 +90,9 @@ class Build:
         return sum(len(self.versions.get(path, set()) | before.get(path, set())) - 1 for path in paths)
 
     def watch(self) -> None:
-        """Record the files of the first layout until the command ends, or begins to balance after rejects."""
+        """Record the finished shards until the command ends."""
         while not self._has_ended.wait(0.02):
-            seen = finished(self.out)
-            if any(self.out.glob(f"{AREA_NAME}/*/final/*.plan")):
-                return
-            for path, identity in seen.items():
+            for path, identity in finished(self.out).items():
                 self.versions[path].add(identity)
 
 
@@ -134,12 +129,11 @@ def running(command, out, logs) -> Iterator[Build]:
 
 
 def finished(out: Path) -> dict[str, Identity]:
-    """Return the shards of the first layout that a build has finished, by their paths in the build area."""
+    """Return the shards that a build has finished, by their names; others have a temporary name."""
     found = {}
-    for record in out.glob(f"{AREA_NAME}/*/first/*.done"):
+    for path in out.rglob("*.tfrecord-?????-of-?????"):
         with suppress(FileNotFoundError):
-            path = json.loads(record.read_bytes())["shard"]["path"]
-            found[path] = identity_of(record.parents[1] / "shards" / path)
+            found[path.name] = identity_of(path)
     return found
 
 

@@ -62,11 +62,16 @@ ERRORS: dict[str, Exception] = {
 }
 
 
-def work_of(function: _Function, folder: Path, sources: Sequence[Path] = ()) -> Work:
+def work_of(
+    function: _Function,
+    folder: Path,
+    sources: Sequence[Path] = (),
+    items: Sequence[object] = range(NUM_ITEMS),
+) -> Work:
     """Return work that calls the function with the folder, a reporter and each item."""
     progress = WorkProgress("calls", NUM_ITEMS)
     call = partial(function, folder, progress.reporter)
-    return Work(call, range(NUM_ITEMS), progress, size=_LARGE, folder=folder, sources=tuple(sources))
+    return Work(call, items, progress, size=_LARGE, folder=folder, sources=tuple(sources))
 
 
 def main(name: str, folder: str, engine: str, *arguments: str) -> None:

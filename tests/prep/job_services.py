@@ -1,4 +1,4 @@
-"""Real job services and worker pools of Beam on loopback, and builds that they run."""
+"""Real job services and worker pools of Beam on loopback."""
 
 import os
 import subprocess
@@ -7,12 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tfshards.prep.writing.area import AREA_NAME
-
 from ..engines.processes import free_port, listens, start
-
-TIMEOUT_SECONDS = 180
-COMMAND = [sys.executable, "-m", "tfshards", "build", "images"]
 
 
 @contextmanager
@@ -50,8 +45,3 @@ def worker_pool(folder: Path, customize: str = "", wrapper: str = "") -> Iterato
     command = [sys.executable, "-m", "apache_beam.runners.worker.worker_pool_main", f"--service_port={port}"]
     with service(command, port, folder, {"PATH": f"{folder}:{os.environ['PATH']}"}):
         yield ["--environment_type=EXTERNAL", f"--environment_config=localhost:{port}"]
-
-
-def started(out: Path) -> bool:
-    """Return whether a worker has begun to write a shard."""
-    return any(out.glob(f"{AREA_NAME}/*/unfinished*/*.tfrecord-*"))

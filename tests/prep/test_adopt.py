@@ -220,7 +220,7 @@ UNFIT = [
     ([example(x=1), example(x=0.5)], None, ["record 1", "record 0", "'x'"]),
     ([example(x=1), example(x=b"")], None, ["record 1", "record 0", "'x'"]),
     ([example(x=1), example(x=())], None, ["record 1", "'x'"]),
-    ([example(x=1)] + [b""] * 50, None, ["record 1", "21 problems"]),
+    ([example(x=1)] + [b""] * 50, None, ["record 1", "1 problem"]),
 ]
 
 
@@ -239,7 +239,7 @@ def test_records_without_a_common_schema_are_named(records, label, names, tmp_pa
 
 
 @pytest.mark.parametrize("compression", ["", "GZIP"])
-def test_all_damaged_records_of_all_files_are_named_and_nothing_is_written(tmp_path, compression):
+def test_the_first_damaged_record_of_each_file_is_named_and_nothing_is_written(tmp_path, compression):
     size = len(numbered([0])[0]) + 16
     for name, places in (("a", (1, 3)), ("b", (0,)), ("c", ())):
         path = write(tmp_path / name, numbered(range(5)))
@@ -251,7 +251,7 @@ def test_all_damaged_records_of_all_files_are_named_and_nothing_is_written(tmp_p
     with pytest.raises(FormatError) as caught:
         adopt(tmp_path, **QUIET)
     texts = [str(problem) for problem in caught.value.problems]
-    for text, (name, number) in zip(texts, (("a", 1), ("a", 3), ("b", 0)), strict=True):
+    for text, (name, number) in zip(texts, (("a", 1), ("b", 0)), strict=True):
         assert text.startswith(f"{name}: record {number} at byte {number * size}: ")
     assert stamps(tmp_path) == before
 
@@ -260,7 +260,7 @@ def test_class_names_are_given_and_hold_for_all_labels(tmp_path, log):
     write(tmp_path / "d" / "d-train.tfrecord-00000-of-00001", numbered(range(5)))
     (tmp_path / "d" / "label.labels.txt").write_text("cat\ndog\nemu\n")
     adopt(tmp_path / "d", log=log.append)
-    assert any("d/label.labels.txt" in f"d/{line}" or "label.labels.txt" in line for line in log)
+    assert log[0] == "1 other file skipped: label.labels.txt"
     with raises(InputError, "adopt-differs"):
         adopt(tmp_path / "d", class_names=("cat", "dog"), **QUIET)
     with raises(InputError, "adopt-faults"):
@@ -429,7 +429,7 @@ ASSIGNED = [
     ("train/val.tfrecord", {}, "train/val.tfrecord"),
     ("train.tfrecord x.tfrecord", {}, "x.tfrecord"),
     ("train-0-of-3 train-2-of-3", {}, "train-1-of-3"),
-    ("x/a-7-of-12.tfrecord", {}, "x/a-03-of-12.tfrecord, x/a-04-of-12.tfrecord and 6 more"),
+    ("x/a-7-of-12.tfrecord", {}, "11 files missing in a numbered series, such as x/a-00-of-12.tfrecord"),
     ("a-0-of-1 a-0-of-2 a-1-of-2", {}, "a-0-of-1 and a-0-of-2"),
     ("a:b.tfrec", {}, "'a:b.tfrec'"),
     ("a index/b", {}, "'index/b'"),
@@ -452,7 +452,6 @@ def test_files_belong_to_the_splits_of_their_names_or_patterns(files, options, e
 
 def test_a_file_that_cannot_be_a_shard_is_named(tmp_path):
     for number, make in enumerate((
-        lambda root: os.link(root / "a-0-of-2", root / "b"),
         lambda root: (root / "b").symlink_to(write(root.parent / "far", numbered([0]))),
         lambda root: (root / "b.tfrec").write_bytes(b"x" * 99),
         lambda root: (root / "a-1-of-2").write_bytes(b"x" * 99),

@@ -1,13 +1,12 @@
 """Builds, derivations and exports by workers: tasks, repeated ones, errors; see tests/verbs for the bytes."""
 
 import pickle
-import re
 import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.durability.commands import identity
+from tests.errors import raises
 from tfshards import prep
 from tfshards.prep import merge, relabel, remove, reshard
 from tfshards.schemas import BuildError
@@ -42,9 +41,9 @@ def test_a_damaged_record_that_a_worker_process_finds_is_named_and_the_same_call
         remove(root, ["cat/000.png"], log=quiet, **on)
 
     shard = flip(first_shard(out), -1)
-    with pytest.raises(BuildError, match=rf"{re.escape(shard.name)}: record \d+ at byte \d+: ") as failed:
+    with raises(BuildError, "shard-damaged") as failed:
         call(out, beam_args=PROCESSES)
-    assert failed.value.code == "build-failed"
+    assert shard.name in str(failed.value)
     flip(shard, -1)
     call(out)
     call(whole)
@@ -72,10 +71,10 @@ def test_tasks_do_not_grow_with_the_dataset_and_may_be_repeated(
     call(folder, tmp_path / "once")
     num_tasks = 0
 
-    def run_twice(work, arguments: object = ()) -> None:
+    def run_twice(work) -> None:
         """Run each task as runners do that lose an answer."""
         nonlocal num_tasks
-        sent = pickle.dumps((work.function, work.area))
+        sent = pickle.dumps(work.function)
         # neither shards nor keys
         assert b".tfrecord" not in sent
         assert b".png" not in sent
@@ -83,10 +82,9 @@ def test_tasks_do_not_grow_with_the_dataset_and_may_be_repeated(
         for item in work.items:
             num_tasks += 1
             work.function(item)
-            before = {path: identity(path) for path in work.area.shards.rglob("*") if path.is_file()}
+            before = contents(work.folder)
             work.function(item)
-            after = {path: identity(path) for path in work.area.shards.rglob("*") if path.is_file()}
-            assert after == before
+            assert contents(work.folder) == before
         # of a shard only its name and its number of examples
         assert max(len(pickle.dumps(item)) for item in work.items) < 200
         work.progress.end()

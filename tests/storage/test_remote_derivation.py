@@ -10,7 +10,7 @@ from tests.pictures import write
 from tests.prep.derived import first_shard, flip, quiet
 from tfshards import prep
 from tfshards.prep import Options, append, build, merge, verify
-from tfshards.prep.building import commit
+from tfshards.prep.building import commit as building
 from tfshards.schemas import BuildError
 from tfshards.schemas.storage import any_path
 
@@ -32,33 +32,32 @@ def built(folder, out: object, numbers: range, **options: object) -> str:
 RANGES = {"a": range(6), "b": range(10, 16)}
 
 
-def test_a_damaged_shard_is_named_in_a_bucket_and_the_same_call_resumes(bucket, tmp_path):
+def test_damage_is_named_in_a_bucket_and_the_same_call_resumes(bucket, tmp_path):
     roots = [built(tmp_path / f"photos-{name}", tmp_path / name, of) for name, of in RANGES.items()]
-    flip(first_shard(Path(roots[1])), -1)
-    out = f"{bucket.url}/merged"
-    with pytest.raises(BuildError, match=r"is damaged: .*-train\.tfrecord-00000-of-00002"):
+    out, damaged = f"{bucket.url}/merged", flip(first_shard(Path(roots[1])), -1)
+    with pytest.raises(BuildError, match=damaged.name):
         merge(roots, out, log=quiet)
-    (unfinished,) = any_path(out).iterdir()
-    flip(first_shard(Path(roots[1])), -1)
+    flip(damaged, -1)
     # another command that ends meanwhile
     build(prep.Arrays({"x": [1, 2]}), out, log=quiet)
-    assert merge(roots, out, overwrite=True, log=quiet).folder == unfinished.name
-    assert not (unfinished / "work").exists()
+    folder = merge(roots, out, overwrite=True, log=quiet).folder
+    assert not (any_path(out) / folder / "work").exists()
     assert prep.info(out).num_examples == 12
+    assert verify(out, deep=True)
 
 
 @pytest.mark.processes
 def test_two_appends_at_the_same_time_do_not_lose_each_other(bucket, tmp_path, monkeypatch):
     out = built(tmp_path / "photos", f"{bucket.url}/data", range(8))
     ours, theirs = photos(tmp_path / "ours", range(20, 23)), photos(tmp_path / "theirs", range(30, 33))
-    replace_if = commit.replace_if
+    commit = building.commit
 
-    def late(*arguments: object) -> None:
-        monkeypatch.setattr(commit, "replace_if", replace_if)
+    def late(*arguments: object, **options: object) -> object:
+        monkeypatch.setattr(building, "commit", commit)
         append(str(theirs), out, max_rejected="50%", log=quiet)
-        replace_if(*arguments)
+        return commit(*arguments, **options)
 
-    monkeypatch.setattr(commit, "replace_if", late)
+    monkeypatch.setattr(building, "commit", late)
     with raises(BuildError, "build-overtaken"):
         append(str(ours), out, max_rejected="50%", log=quiet)
     assert verify(out, deep=True)

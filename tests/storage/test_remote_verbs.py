@@ -96,7 +96,7 @@ def test_a_bucket_without_a_dataset_is_explained(bucket):
         prep.verify(f"{bucket.url}/photos/x.txt")
 
 
-def test_files_in_a_bucket_are_adopted_as_on_a_disk(tmp_path, upload, monkeypatch):
+def test_files_in_a_bucket_are_adopted_as_on_a_disk(tmp_path, bucket, upload, monkeypatch):
     numbers = {"x": np.arange(40), "label": np.arange(40) % 3}
     options = Options(compression="gzip")
     made = build(Arrays(numbers), tmp_path / "built", shards=3, options=options, log=lambda _: None)
@@ -114,6 +114,10 @@ def test_files_in_a_bucket_are_adopted_as_on_a_disk(tmp_path, upload, monkeypatc
     assert prep.verify(str(remote), deep=True)
     prep.adopt(str(remote), log=log.append)
     assert "up to date" in log[-1]
+    # a folder of indexes of somebody else
+    (folder / "index" / "build.json").write_text("{}")
+    with raises(InputError, "foreign-file", path=f"{bucket.url}/foreign/index"):
+        prep.adopt(upload(folder, "foreign"), log=log.append)
     # another process adopts the files while this one reads them
     scan_shard = adopted_files.scan_shard
 

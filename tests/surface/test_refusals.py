@@ -19,7 +19,7 @@ REFUSALS = [
     ("build", 2, "usage", "KIND"),
     ("build imagse photos new", 2, "usage", "images meant?"),
     (f"{IMAGES} --runner=DirectRunner", 2, "usage", ["--runner=DirectRunner", "bare --"]),
-    (f"{IMAGES} -- --workers=2", 2, "beam-option-unknown", "--workers=2"),
+    (f"{IMAGES} -- --direct_num_workers=two", 2, "beam-usage", "--direct_num_workers"),
     (f"{IMAGES} --jobs 2 -- --direct_num_workers=2", 2, "jobs-with-beam", "--jobs 2"),
     ("info data -- --runner=X", 2, "beam-options-useless", ["build", "export"]),
     ("info data -q -v", 2, "usage", ["--quiet", "--verbose"]),
