@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.errors import raises
+from tests.format_reader import companion
 from tfshards.prep import ImageFolder, Options, adopt, append, prune, remove, verify
-from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, read_manifest
+from tfshards.schemas import BuildError, FormatError, InputError, Manifest, OptionsError, read_manifest
 
 from . import derived
 from .derived import build_arrays, build_quietly, first_shard, keys, quiet, write_images
@@ -84,10 +85,10 @@ def test_what_cannot_be_edited_is_refused(root, tmp_path):
     adopt(tmp_path / "adopted", splits={"train": "a*"})
     with raises(InputError, "edit-of-foreign-records"):
         remove(tmp_path / "adopted", ["cat/000.png"], log=quiet)
-    # a file of another shard than that with the key
-    key = keys(root)["train"][0]
-    (root / manifest.splits["test"].shards[0].path).unlink()
-    with raises(InputError, "origin-damaged"):
+    # the keys of another shard than that with the key
+    key, path = keys(root)["train"][0], companion(manifest.splits["test"].shards[0].path, "keys")
+    (root / path).unlink()
+    with pytest.raises(FormatError, match=path):
         remove(root, [key], log=quiet)
     assert read_manifest(root) == manifest
 
