@@ -43,7 +43,7 @@ def fails(ended: Ended, message: str) -> None:
     """Assert that the command failed with the message and printed nothing else except that it had started."""
     assert ended.status == 1, ended.output
     # on a busy machine a build may last long enough for lines of progress
-    progress = re.compile(r"starting |resuming |balancing |\w+: [\d,]+ of [\d,]+ examples, ")
+    progress = re.compile(r"starting |resuming |balancing |repairing |\w+: [\d,]+ of [\d,]+ examples, ")
     lines = [line for line in ended.output.splitlines() if not progress.match(line)]
     assert len(lines) == 1, ended.output
     assert re.fullmatch(f"tfshards: {message}", lines[0])
@@ -157,17 +157,22 @@ def test_an_output_without_write_permission_is_reported(commands, open_path):
     assert list(out.parent.iterdir()) == []
     out.parent.chmod(0o755)
     assert commands.run(command, limits={"obeys": True}).status == 0
-    # and a path in the middle, which is written at the commit, when all shards are finished
-    (out / "index").chmod(0o555)
+    # and one that is there, or a folder in it, of which a file is missing
+    (index,) = out.glob("*/index")
     before = contents(out)
-    again = [*command, "--overwrite", "--seed=1"]
-    ended = commands.run(again, limits={"obeys": True})
-    fails(ended, rf"{out}/index/data-train-.*\.idx: Permission denied; {GOES_ON}")
-    assert before.items() <= contents(out).items()
-    assert verify(out, deep=True)
-    (out / "index").chmod(0o755)
-    assert commands.run(again, limits={"obeys": True}).status == 0
-    assert verify(out, deep=True)
+    for folder, more, message in (
+        (out, "--seed=1", rf"{out}: cannot be written: Permission denied"),
+        (index, "--seed=0", rf"{index}/data-train\..*\.idx: Permission denied; {GOES_ON}"),
+    ):
+        if folder == index:
+            min(index.glob("*.idx")).unlink()
+        left = contents(out)
+        folder.chmod(0o555)
+        fails(commands.run([*command, "--overwrite", more], limits={"obeys": True}), message)
+        assert contents(out) == left
+        folder.chmod(0o755)
+    assert commands.run([*command, "--overwrite"], limits={"obeys": True}).status == 0
+    assert contents(out) == before
 
 
 @pytest.mark.parametrize(
@@ -193,14 +198,14 @@ def test_an_input_without_read_permission_is_reported(place, named, commands, co
 
 def damage_plans(folder, process):
     os.kill(process, signal.SIGSTOP)
-    for path in folder.parent.glob("data/.build/*/first/*.plan"):
+    for path in folder.parent.glob("data/*/work/first/*.plan"):
         path.write_text("[\n[]")
     os.kill(process, signal.SIGCONT)
 
 
 # what happens while a build runs, its status, and its error
 EVENTS = {
-    "an error that nobody foresaw": (damage_plans, 1, r"data-train-.*: JSONDecodeError: .*"),
+    "an error that nobody foresaw": (damage_plans, 1, r"data-train\..*: JSONDecodeError: .*"),
     "a worker is killed": (
         lambda _, process: os.kill(children(process)[0], signal.SIGKILL),
         1,
@@ -229,7 +234,7 @@ def test_what_happens_during_a_build_ends_it_with_one_line(what, workers, comman
     (act, status, message), out = EVENTS[what], open_path / "data"
 
     def meanwhile(process: int) -> None:
-        until(lambda: any(out.glob(".build/*/first/*.done")))
+        until(lambda: any(out.glob("*/work/first/*.done")))
         act(open_path / "slow", process)
 
     if act is damage_plans:
@@ -245,7 +250,7 @@ def test_what_happens_during_a_build_ends_it_with_one_line(what, workers, comman
     elif status > 0:
         assert "interrupted; " in ended.output.splitlines()[-1]
     assert not (out / "dataset.json").exists()
-    assert any(out.glob(".build/*/first/*.done"))
+    assert any(out.glob("*/work/first/*.done"))
     resumes(commands, command, out)
 
 
@@ -256,7 +261,7 @@ def test_a_program_whose_build_lost_a_worker_can_build_again(tmp_path):
     mine = set(children(os.getpid()))
 
     def kill_a_worker() -> None:
-        until(lambda: any(out.glob(".build/*/first/*.done")))
+        until(lambda: any(out.glob("*/work/first/*.done")))
         os.kill(min(set(children(os.getpid())) - mine), signal.SIGKILL)
 
     killer = threading.Thread(target=kill_a_worker)
