@@ -45,8 +45,7 @@ def each_shard(root: AnyPath, shards: Sequence[Shard]) -> Iterator[tuple[Shard, 
     for shard, (keys, problems) in zip(shards, read, strict=True):
         if keys is None:
             verb = f"tfshards verify {root} --repair"
-            what = f"{root}: the keys of the shards (`{verb}` rebuilds them if their shards are sound)"
-            raise FormatError(what, problems)
+            raise FormatError(f"{root}: the keys of the shards (`{verb}` rebuilds them)", problems)
         yield shard, keys
 
 

@@ -64,7 +64,7 @@ class OpenSplit:
         problems = [problem for _, of_shard in read for problem in of_shard]
         if problems:
             verb = f"tfshards verify {self.root} --repair"
-            what = f"{self.root}: the labels of the shards (`{verb}` rebuilds them if their shards are sound)"
+            what = f"{self.root}: the labels of the shards (`{verb}` rebuilds them)"
             raise FormatError(what, problems)
         return np.concatenate([np.zeros(0, np.int64), *(found for found, _ in read if found is not None)])
 

@@ -35,10 +35,10 @@ from tfshards.schemas.storage.untrusted import open_regular, read_range
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
 
+# What to do about the files of a dataset that are missing or damaged.
 REMEDY = (
-    "`tfshards verify DATASET --deep` lists all faults, `tfshards verify DATASET --repair` rebuilds what "
-    "follows from sound shards and names the command that writes the others again; or restore the files from "
-    "a backup"
+    "`tfshards verify DATASET --deep` lists all faults, `tfshards verify DATASET --repair` rebuilds indexes, "
+    "labels and keys, and names the command that writes shards again; or restore the files from a backup"
 )
 # Files that are mapped at the same time: each has a file descriptor, of which processes often have 1,024.
 _MOST_MAPPED = 256

@@ -91,16 +91,17 @@ def existing_folder(folder: AnyPath) -> Iterator[None]:
         yield
         return
     with ExitStack() as stack:
-        created = [path for path in (folder, *folder.parents) if not path.exists()]
-        # from the innermost
-        for path in reversed(created):
-            stack.callback(_remove_empty, path)
         try:
+            created = [path for path in (folder, *folder.parents) if not path.exists()]
+            # from the innermost
+            for path in reversed(created):
+                stack.callback(_remove_empty, path)
             folder.mkdir(parents=True, exist_ok=True)
             # otherwise a power failure may lose the whole dataset after its commit
             sync(*(path.parent for path in reversed(created)))
         except OSError as error:
-            check_usable(inspect_output(folder))
+            with suppress(OSError):
+                check_usable(inspect_output(folder))
             raise InputError("output-unwritable", folder=folder, why=error.strerror) from None
         yield
 

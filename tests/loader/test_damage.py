@@ -27,7 +27,7 @@ from tfshards.schemas import FormatError, InputError, OptionsError, TfshardsErro
 from tfshards.schemas.frames import masked_crc32c_of
 from tfshards.schemas.index import index_path
 
-from .conftest import TEXT_SIZES, flip_bit, frames_of, shard_of, text_of
+from .conftest import TEXT_SIZES, flip_bit, frames_of, shard_of, shards_of, text_of
 
 COUNT = sum(TEXT_SIZES)
 # so many records are read without their numbers
@@ -243,7 +243,7 @@ def test_a_shard_that_changes_after_load_is_named(copied, change, order):
 def test_an_endless_run_fails_if_the_dataset_is_removed(copied):
     iterator = iter(load(copied, batch_size=2, epochs=None, shuffle=Shuffle(seed=0)))
     next(iterator)
-    for shard in copied.glob("*/*.tfrecord-*"):
+    for shard in shards_of(copied):
         shard.unlink()
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"tfrecord-0000\d-of-00004 cannot be read: it"):
         list(itertools.islice(iterator, 10_000))
@@ -402,7 +402,7 @@ def test_what_skipping_cannot_repair_is_an_error(copied, numbered, tmp_path):
     shard_of(path, 0).write_bytes(shard_of(path, 1).read_bytes())
     with pytest.raises(FormatError, match="00000-of-00002: its records differ from the manifest"):
         load(path, **SKIP)
-    for shard in path.glob("*/*.tfrecord-*"):
+    for shard in shards_of(path):
         shard.unlink()
     with raises(InputError, "all-damaged", number=10, name="train"):
         load(path, **SKIP)

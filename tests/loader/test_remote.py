@@ -144,7 +144,7 @@ def test_a_shard_of_another_build_is_refused_before_the_first_step(local, remote
         batches(remote)
     assert f"{shards[0].path}: ends with the bytes" in str(error.value)
     assert f"{shards[1].path}: cannot be read: there is no such object" in str(error.value)
-    assert "verify DATASET --repair" in str(error.value)
+    assert "tfshards verify DATASET --repair" in str(error.value)
 
 
 def test_what_reads_everything_first_is_refused(remote):
