@@ -5,8 +5,8 @@ Its own arguments are more modules to import, such as that of Beam, which takes 
 It reads one JSON object per line from standard input: ``arguments`` of the command, ``log`` for its output,
 and optionally ``die_at``, the number of the step at which it kills its process group, or ``steps``, a file to
 which each step adds a line. A step is the moment before or after a call that changes a name in a folder. With
-``file_size`` no file may grow larger, with ``obeys`` the command obeys permissions even as root. The answers are the process id of the child and, when it
-has ended, its return code.
+``file_size`` no file may grow larger, with ``obeys`` the command obeys permissions even as root. The answers
+are the process id of the child and, when it has ended, its return code.
 """
 
 import gc
