@@ -73,7 +73,9 @@ def claimed(folder: AnyPath, staged: str = "") -> Iterator[OutputState]:
         try:
             state = inspect_output(folder)
             check_usable(state)
-            remove_staged(folder, kept=staged)
+            # those of a later run stay, which has removed the one of this run
+            if not staged or (folder / staged).is_dir():
+                remove_staged(folder, kept=staged)
             if state.manifest and state.manifest.folder:
                 # of a process that was killed after the commit
                 BuildFolder(folder, state.manifest.folder).remove_work()
