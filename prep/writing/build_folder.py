@@ -41,7 +41,6 @@ from tfshards.schemas.storage.verbs import (
     each,
     exists,
     files_in,
-    holds_only,
     link,
     make_folder,
     mark_of,
@@ -343,7 +342,7 @@ class BuildFolder:
             with suppress(OSError):
                 # only empty folders are removed
                 folder.rmdir()
-        if holds_only(self.root, RECORD_NAME):
+        if [path.name for path in self.root.iterdir()] == [RECORD_NAME]:
             # at once, since a folder without its record would not be known to be of tfshards
             delete_tree(moved(self.root, self.dataset / staged_name(secrets.token_hex(4))), RECORD_NAME)
         else:

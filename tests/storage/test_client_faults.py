@@ -4,7 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from tfshards.schemas.storage import any_path, open_sink, read_range, stores
+from tfshards.schemas.storage import any_path, read_range, stores
+from tfshards.schemas.storage.verbs import new_file
 
 from .faults import Answer, Cut, LoseAnswer
 
@@ -48,7 +49,7 @@ def test_a_lost_answer_to_a_conditional_write_is_no_conflict(folder, proxy):
 
 
 def test_a_lost_answer_to_the_end_of_an_upload_is_no_error(folder, proxy):
-    sink = open_sink(folder / "long")
+    sink = new_file(folder / "long")
     sink.write(bytes(20_000_000))
     proxy.add(LoseAnswer(), "^complete", count=1)
     sink.finish()
@@ -56,7 +57,7 @@ def test_a_lost_answer_to_the_end_of_an_upload_is_no_error(folder, proxy):
 
 
 def test_an_abandoned_upload_leaves_no_parts(folder, proxy):
-    sink = open_sink(folder / "long")
+    sink = new_file(folder / "long")
     sink.write(bytes(20_000_000))
     sink.abandon()
     assert proxy.count()["abort"] == 1
