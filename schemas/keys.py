@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
@@ -45,8 +44,8 @@ def each_shard(root: AnyPath, shards: Sequence[Shard]) -> Iterator[tuple[Shard, 
     read = in_flight(lambda shard: read_keys(root, shard), shards, _AHEAD)
     for shard, (keys, problems) in zip(shards, read, strict=True):
         if keys is None:
-            verb = f"verify {root} --repair" if isinstance(root, Path) else "build ... --overwrite"
-            raise FormatError(f"{root}: the keys of the shards (`tfshards {verb}` rebuilds them)", problems)
+            verb = f"tfshards verify {root} --repair"
+            raise FormatError(f"{root}: the keys of the shards (`{verb}` rebuilds them)", problems)
         yield shard, keys
 
 

@@ -15,7 +15,7 @@ from tfshards.loader.integrity.files import Inspected, frame_faults, inspect_sha
 from tfshards.loader.options.load_options import LoadOptions
 from tfshards.loader.order.source import OpenSplit
 from tfshards.loader.records.shards import Shards, shards_of
-from tfshards.loader.stored.frames import REMEDY, remedy
+from tfshards.loader.stored.frames import REMEDY
 from tfshards.schemas import FormatError, InputError, OptionsError, Problem, Shard, Split
 from tfshards.schemas.compression import Compression
 from tfshards.schemas.index import RecordIndex
@@ -104,6 +104,6 @@ def open_indexed(source: OpenSplit, options: LoadOptions) -> tuple[Shards, list[
         return shards_of(root, split, indexes, compression, damage), indexes
     problems = [problem for seen in inspected for problem in (*seen.file_problems, *seen.index_problems)]
     if problems:
-        raise FormatError(f"{root}: the shards of split {source.name!r} ({remedy(root)})", problems)
+        raise FormatError(f"{root}: the shards of split {source.name!r} ({REMEDY})", problems)
     versions = [seen.version for seen in inspected] if isinstance(root, RemotePath) else ()
     return shards_of(root, split, indexes, compression, versions=versions), indexes

@@ -63,9 +63,8 @@ class OpenSplit:
             read = list(threads.map(lambda shard: read_labels(self.root, shard), self.split.shards))
         problems = [problem for _, of_shard in read for problem in of_shard]
         if problems:
-            is_local = isinstance(self.root, Path)
-            verb = f"verify {self.root} --repair SOURCE" if is_local else "build ... --overwrite"
-            what = f"{self.root}: the labels of the shards (`tfshards {verb}` rebuilds them)"
+            verb = f"tfshards verify {self.root} --repair"
+            what = f"{self.root}: the labels of the shards (`{verb}` rebuilds them)"
             raise FormatError(what, problems)
         return np.concatenate([np.zeros(0, np.int64), *(found for found, _ in read if found is not None)])
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tfshards.loader.order.source import OpenSplit
-from tfshards.loader.stored.frames import remedy
+from tfshards.loader.stored.frames import REMEDY
 from tfshards.schemas import FormatError, InputError, Problem, Shard
 from tfshards.schemas.sizes import size
 from tfshards.schemas.storage import AnyPath
@@ -133,7 +133,7 @@ def _fill(folder: Path, source: OpenSplit, *, strict: bool) -> list[AnyPath]:
     wrong = {shard.path: fault for shard, fault in zip(missing, faults, strict=True) if fault is not None}
     if wrong and strict:
         problems = [Problem(path, fault) for path, fault in wrong.items()]
-        raise FormatError(f"{root}: the shards of split {name!r} ({remedy(root)})", problems)
+        raise FormatError(f"{root}: the shards of split {name!r} ({REMEDY})", problems)
     return [root / shard.path if shard.path in wrong else _copy_of(shard, folder) for shard in shards]
 
 

@@ -35,13 +35,10 @@ from tfshards.schemas.storage.untrusted import open_regular, read_range
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
 
+# What to do about the files of a dataset that are missing or damaged.
 REMEDY = (
-    "`tfshards verify DATASET` lists all faults, `tfshards verify DATASET --repair SOURCE` rebuilds the "
-    "files from their source; or restore them from a backup"
-)
-REMOTE_REMEDY = (
-    "`tfshards verify DATASET --deep` lists all faults; repair does not work in object stores: the command "
-    "that built the dataset, with --overwrite, builds it again; or restore the files from a backup"
+    "`tfshards verify DATASET --deep` lists all faults, `tfshards verify DATASET --repair` rebuilds indexes, "
+    "labels and keys, and names the command that writes shards again; or restore the files from a backup"
 )
 # Files that are mapped at the same time: each has a file descriptor, of which processes often have 1,024.
 _MOST_MAPPED = 256
@@ -49,11 +46,6 @@ _MOST_MAPPED = 256
 _GAP_BYTES = 64 << 10
 _MOST_REQUEST_BYTES = 8 << 20
 _NUM_THREADS = 16
-
-
-def remedy(root: AnyPath) -> str:
-    """Return what to do about the files of a dataset that are missing or damaged."""
-    return REMEDY if isinstance(root, Path) else REMOTE_REMEDY
 
 
 class Frames:
@@ -143,7 +135,7 @@ class Frames:
             found = list(threads.map(lambda shard: read_index(self._root, self._shards[shard]), unknown))
         problems = [problem for _, of_shard in found for problem in of_shard]
         if problems:
-            raise FormatError(f"{self._root}: the indexes of the shards ({remedy(self._root)})", problems)
+            raise FormatError(f"{self._root}: the indexes of the shards ({REMEDY})", problems)
         for shard, (index, _) in zip(unknown, found, strict=True):
             if index is not None:
                 self._keep(shard, index)
@@ -181,7 +173,7 @@ class Frames:
 
     def _fault(self, shard: int, fault: str) -> FormatError:
         problem = Problem(self._shards[shard].path, fault)
-        return FormatError(f"{self._root}: a shard ({remedy(self._root)})", [problem])
+        return FormatError(f"{self._root}: a shard ({REMEDY})", [problem])
 
     def _fetched(
         self, shards: Sequence[int], offsets: Sequence[int], lengths: Sequence[int]
@@ -219,7 +211,7 @@ class Frames:
         if not right.all():
             which = self.place(int(numbers[block.rows[~right]].min()))
             problem = Problem(which, "its length or a checksum is wrong")
-            raise FormatError(f"{self._root}: a damaged record ({remedy(self._root)})", [problem])
+            raise FormatError(f"{self._root}: a damaged record ({REMEDY})", [problem])
         return block
 
 
@@ -233,7 +225,7 @@ def read_values(root: AnyPath, frames: Frames, columns: Columns, numbers: npt.ND
         return columns.parse(frames.read(numbers), len(numbers))
     except UnparsedError as error:
         problem = Problem(frames.place(int(numbers[error.row])), str(error))
-        raise FormatError(f"{root}: a record ({remedy(root)})", [problem]) from None
+        raise FormatError(f"{root}: a record ({REMEDY})", [problem]) from None
 
 
 def all_values(root: AnyPath, frames: Frames, feature: Feature, together: int = 1024) -> Sequence[object]:

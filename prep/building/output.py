@@ -69,7 +69,9 @@ def claimed(folder: AnyPath, staged: str = "") -> Iterator[OutputState]:
         try:
             state = inspect_output(folder)
             check_usable(state)
-            remove_staged(folder, kept=staged)
+            # those of a later run stay, which has removed the one of this run
+            if not staged or (folder / staged).is_dir():
+                remove_staged(folder, kept=staged)
             if state.manifest and state.manifest.folder:
                 # of a process that was killed after the commit
                 BuildFolder(folder, state.manifest.folder).remove_work()
@@ -82,16 +84,17 @@ def claimed(folder: AnyPath, staged: str = "") -> Iterator[OutputState]:
 def existing_folder(folder: AnyPath) -> Iterator[None]:
     """Create a folder with those that hold it; at the end remove those of them that are empty."""
     with ExitStack() as stack:
-        created = missing_folders(folder)
-        # from the innermost
-        for path in reversed(created):
-            stack.callback(_remove_empty, path)
         try:
+            created = missing_folders(folder)
+            # from the innermost
+            for path in reversed(created):
+                stack.callback(_remove_empty, path)
             folder.mkdir(parents=True, exist_ok=True)
             # otherwise a power failure may lose the whole dataset after its commit
             sync(*(path.parent for path in reversed(created)))
         except OSError as error:
-            check_usable(inspect_output(folder))
+            with suppress(OSError):
+                check_usable(inspect_output(folder))
             raise InputError("output-unwritable", folder=folder, why=error.strerror) from None
         yield
 

@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 
 from tests.prep.exported import write_dataset as write_counted
-from tfshards.schemas import Feature, Schema
+from tfshards.schemas import Feature, Schema, read_manifest
 from tfshards.schemas.index import RecordIndex, index_path, parse_index
 
 Writer = Callable[..., Path]
@@ -106,7 +106,12 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
 
 def shard_of(path: Path, index: int) -> Path:
     """Return the shard of a dataset of one split with this index."""
-    return sorted(path.glob("*/*.tfrecord-*"))[index]
+    return shards_of(path)[index]
+
+
+def shards_of(path: Path) -> list[Path]:
+    """Return the shards of a dataset."""
+    return [path / shard.path for shard in read_manifest(path).shards]
 
 
 def frames_of(shard: Path) -> RecordIndex:

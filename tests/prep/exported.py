@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import json
 import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -165,7 +166,7 @@ def write_records(
     for name, shards in splits.items():
         written = []
         for index, records in enumerate(shards):
-            path = f"every-{name}-{BUILD_ID}.tfrecord-{index:05d}-of-{len(shards):05d}"
+            path = f"{BUILD_ID}/every-{name}.tfrecord-{index:05d}-of-{len(shards):05d}"
             numbers = labels[name][index] if labels else [0] * len(records)
             labels_of_shard = numbers if schema.label else None
             keys = [_key(data) for data in records] if schema.key else None
@@ -174,14 +175,17 @@ def write_records(
         made[name] = Split(tuple(written), (label_counts or {}).get(name, {}))
     number = sum(split.num_examples for split in made.values())
     totals = Totals(entries=number, accepted=number)
-    manifest = Manifest("every", BUILD_ID, "", schema, made, totals, **fields)
+    manifest = Manifest("every", BUILD_ID, BUILD_ID, schema, made, totals, **fields)
+    record = {"format": "tfshards build, version 1", "folder": BUILD_ID, "stamps": "", "options": {}}
+    (root / BUILD_ID / "build.json").write_text(json.dumps(record), encoding="ascii")
     write_manifest(root, manifest)
     return manifest
 
 
 def write_manifest(root: Path, manifest: Manifest) -> None:
-    """Write a manifest that may be wrong."""
-    (root / "dataset.json").write_text(manifest.to_text(), encoding="ascii")
+    """Write a manifest that may be wrong, and its copy in the folder of the build."""
+    for folder in (root, root / manifest.folder):
+        (folder / "dataset.json").write_text(manifest.to_text(), encoding="ascii")
 
 
 def write_dataset(root, schema, splits: Mapping[str, Sequence[Sequence[Mapping]]], **fields) -> Manifest:

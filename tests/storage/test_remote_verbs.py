@@ -128,8 +128,3 @@ def test_files_in_a_bucket_are_adopted_as_on_a_disk(tmp_path, bucket, upload, mo
     monkeypatch.setattr(adopted_files, "scan_shard", interfere)
     with raises(BuildError, "adopt-overtaken", manifest_name="dataset.json"):
         prep.adopt(str(remote), name="other", overwrite=True, log=log.append)
-
-
-def test_a_dataset_in_a_bucket_is_not_repaired(bucket):
-    with raises(ValueError, "repair-remote"):
-        prep.repair(f"{bucket.url}/data")

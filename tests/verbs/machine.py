@@ -556,8 +556,7 @@ class Verbs(RuleBasedStateMachine):
             "index": [companion(shard["path"], "idx") for shard in shards],
             "labels": [companion(shard["path"], "labels") for shard in shards],
             "keys": [companion(shard["path"], "keys") for shard in shards],
-            # to dataset_info.json other programs may add
-            "view": sorted({*manifest.get("views", {})} - {"dataset_info.json"}),
+            "view": sorted(manifest.get("views", {})),
             "rejects": [rejects_path(manifest)],
             "removed": [f"{manifest['folder']}/removed.txt"],
         }[kind]
@@ -593,7 +592,7 @@ class Verbs(RuleBasedStateMachine):
         is_built = model.build and model.build[3] == len(self.rows) and kind not in ("rejects", "removed")
         if is_built and (way == "build" or not follows):
             self.build_call(*model.build, overwrite=True)(place, **place.options, log=quiet)
-        elif follows and not place.is_remote:
+        elif follows:
             report = prep.repair(place.path(self.name))
             assert report, report.left
         else:
