@@ -11,7 +11,6 @@ from tfshards.schemas.errors import FormatError, InputError, Problem
 from tfshards.schemas.manifest import Manifest, parse_manifest
 from tfshards.schemas.names import MANIFEST_NAME
 from tfshards.schemas.storage import AnyPath, any_path
-from tfshards.schemas.storage.locking import is_locked
 from tfshards.schemas.storage.untrusted import MANIFEST, open_regular, read_whole
 from tfshards.schemas.storage.verbs import file_digest, file_sizes, missing_folders
 
@@ -129,5 +128,4 @@ def _no_dataset(root: AnyPath, error: OSError) -> InputError:
     except OSError as fault:
         # such as a bucket that does not exist
         return InputError("folder-fault", folder=root, why=fault.strerror)
-    code = "dataset-unfinished" if is_locked(root) else "dataset-missing"
-    return InputError(code, path=root, manifest=MANIFEST_NAME)
+    return InputError("dataset-missing", path=root, manifest=MANIFEST_NAME)

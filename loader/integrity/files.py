@@ -32,7 +32,7 @@ class Inspected:
 
     Attributes:
         index: the index of its records; empty if the index has a problem.
-        version: the version of the shard's object, see ``version_of``; empty for a local file.
+        version: the version of the shard's object, its ETag; empty for a local file.
     """
 
     index: RecordIndex

@@ -46,13 +46,12 @@ from tfshards.schemas.storage.verbs import (
     make_folder,
     mark_of,
     moved,
-    new_file,
     new_folder,
     put,
     sync,
     unchanged,
 )
-from tfshards.schemas.storage.writing import Sink
+from tfshards.schemas.storage.writing import Sink, new_file
 
 _BUILD = re.compile(FOLDER_PATTERN)
 # The files of a build, by their paths in its folder.

@@ -9,7 +9,7 @@ from tfshards.schemas.storage.faults import ChangedError
 from tfshards.schemas.storage.listing import RemoteStatus
 from tfshards.schemas.storage.reader import in_flight
 from tfshards.schemas.storage.remote_path import AnyPath, RemotePath
-from tfshards.schemas.storage.untrusted import read_range, version_of, view_range
+from tfshards.schemas.storage.untrusted import read_range, view_range
 
 __all__ = [
     "AnyPath",
@@ -20,6 +20,5 @@ __all__ = [
     "in_flight",
     "is_remote",
     "read_range",
-    "version_of",
     "view_range",
 ]

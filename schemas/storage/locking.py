@@ -9,7 +9,6 @@ import errno
 import fcntl
 import os
 import platform
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,8 +17,6 @@ from tfshards.schemas.errors import InputError
 from tfshards.schemas.storage.remote_path import AnyPath, RemotePath
 
 LOCK_NAME = ".tfshards-lock"
-# the time that a command needs to look at the lock, and more
-_LOOK_SECONDS = 0.05
 _WITHOUT_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
 
 
@@ -39,19 +36,6 @@ def lock(descriptor: int, *, is_shared: bool = False, waits: bool = False) -> bo
 def has_locks(folder: AnyPath) -> bool:
     """Return whether a process that has locked a folder writes into it alone; object stores have no locks."""
     return isinstance(folder, Path)
-
-
-def is_locked(folder: AnyPath) -> bool:
-    """Return whether a process holds the lock of a folder."""
-    with suppress(OSError):
-        if has_locks(folder):
-            descriptor = os.open(str(folder), os.O_RDONLY)
-            try:
-                # a shared lock, which ends at once, since the holder of a lock cannot be queried
-                return not lock(descriptor, is_shared=True)
-            finally:
-                os.close(descriptor)
-    return False
 
 
 @contextmanager
@@ -74,10 +58,6 @@ def locked(folder: AnyPath) -> Iterator[str]:
     try:
         try:
             has_lock = lock(descriptor)
-            if not has_lock:
-                # a command that looks whether a build runs holds the lock for an instant
-                time.sleep(_LOOK_SECONDS)
-                has_lock = lock(descriptor)
         except OSError as error:
             if error.errno not in _WITHOUT_LOCKS:
                 raise InputError("output-unlockable", folder=folder, why=error.strerror) from None

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfshards.schemas.storage.faults import (
     WAITS,
-    ChangedError,
     as_os_errors,
     repeated,
     too_short,
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from obstore import GetOptions
     from obstore.store import ObjectStore
 
-_LISTED_TOGETHER = 1000
+LISTED_TOGETHER = 1000
 # how obstore reports a key that it cannot name
 _ODD_KEY = "invalid path"
 
@@ -157,7 +156,7 @@ class RemotePath:
             try:
                 with as_os_errors(self):
                     for some in self.store.list(
-                        self.key or None, offset=last or None, chunk_size=_LISTED_TOGETHER
+                        self.key or None, offset=last or None, chunk_size=LISTED_TOGETHER
                     ):
                         for each in some:
                             last = each["path"]
@@ -202,23 +201,6 @@ class RemotePath:
             self.store.put(self.key, data, use_multipart=False)
         return len(data)
 
-    def write_if(self, data: bytes, status: RemoteStatus | None) -> None:
-        """Write the object if it is still the version that ``status`` describes, or, for None, if it is new.
-
-        Otherwise ChangedError or FileExistsError is raised. A request whose answer was lost is repeated, and
-        finds what it wrote itself: equal data are not an error.
-        """
-        named = None if status is None else {"e_tag": status.e_tag, "version": status.version}
-        mode: Any = "create" if named is None else {name: value for name, value in named.items() if value}
-        try:
-            with as_os_errors(self):
-                self.store.put(self.key, data, mode=mode, use_multipart=False)
-        except (FileExistsError, ChangedError):
-            with suppress(FileNotFoundError):
-                if self.read_bytes() == data:
-                    return
-            raise
-
     def open(self) -> io.BufferedReader:
         """Open the object, in its present version, for reading; a sequential read fetches ahead."""
         status = self.stat()
@@ -239,7 +221,7 @@ class RemotePath:
 
     def unlink(self, missing_ok: bool = False) -> None:
         """Remove the object; not all stores report a missing one, so that it is never an error."""
-        self._delete([self.key])
+        self.delete([self.key])
 
     def mkdir(self, *, parents: bool = False, exist_ok: bool = False) -> None:
         """Do nothing: a folder exists with its objects."""
@@ -255,16 +237,8 @@ class RemotePath:
         with as_os_errors(self):
             return any(True for found in self.store.list(self.key, chunk_size=1) if found)
 
-    def remove_tree(self, last: str = "") -> None:
-        """Remove all objects in this folder, at any depth, and one of this name in it after the others."""
-        kept = (self / last).key if last else ""
-        with as_os_errors(self):
-            for some in self.store.list(self.key or None, chunk_size=_LISTED_TOGETHER):
-                self._delete([each["path"] for each in some if each["path"] != kept])
-        if kept:
-            self._delete([kept])
-
-    def _delete(self, keys: list[str]) -> None:
+    def delete(self, keys: list[str]) -> None:
+        """Remove objects of the bucket, of which some may be missing."""
         with as_os_errors(self):
             try:
                 if keys:
@@ -274,11 +248,6 @@ class RemotePath:
                 for key in keys:
                     with suppress(FileNotFoundError):
                         self.store.delete(key)
-
-    def copy_to(self, target: RemotePath) -> None:
-        """Copy the object inside the store, to another key of its bucket."""
-        with as_os_errors(self):
-            self.store.copy(self.key, target.key)
 
 
 # A path of a local disk or of an object store; ``any_path`` makes it from text.

@@ -9,21 +9,21 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import secrets
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tfshards.schemas.digests import NUM_LAST_BYTES
 from tfshards.schemas.errors import InputError
+from tfshards.schemas.storage.faults import ChangedError, as_os_errors
 from tfshards.schemas.storage.listing import RemoteStatus, abort_uploads
 from tfshards.schemas.storage.reader import in_flight
-from tfshards.schemas.storage.remote_path import AnyPath, RemotePath
+from tfshards.schemas.storage.remote_path import LISTED_TOGETHER, AnyPath, RemotePath
 from tfshards.schemas.storage.untrusted import open_regular, read_gradually, read_range, size_of
-from tfshards.schemas.storage.writing import LocalSink, Sink, Upload
+from tfshards.schemas.storage.writing import new_file, unfinished_path
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -94,22 +94,6 @@ def size_and_last_bytes(path: AnyPath) -> tuple[int, str]:
 # Writing
 
 
-def new_file(path: AnyPath, unfinished: AnyPath | None = None) -> Sink:
-    """Return a file that gets its name, in place of another one, when it is finished.
-
-    ``unfinished`` is a folder on the same file system; by default a hidden name in the folder of the file is
-    used. Attempts at the same file, by threads or by hosts that share a disk, do not disturb each other.
-    """
-    return LocalSink(_unfinished(path, unfinished), path) if isinstance(path, Path) else Upload(path)
-
-
-def _unfinished(path: Path, unfinished: AnyPath | None) -> Path:
-    unique = secrets.token_hex(8)
-    if unfinished is None:
-        return path.with_name(f".{path.name}.{unique}.tmp")
-    return Path(str(unfinished)) / f"{path.name}.{unique}"
-
-
 def write(path: AnyPath, blocks: Iterable[bytes], unfinished: AnyPath | None = None) -> None:
     """Write blocks to a file of ``new_file``; an error, also of the iterable, leaves the old file."""
     sink = new_file(path, unfinished)
@@ -151,10 +135,20 @@ def replace_if(path: AnyPath, data: bytes, replaced: RemoteStatus | None, unfini
     An object must still be the version ``replaced``, or be missing if that is None. Otherwise ChangedError or
     FileExistsError is raised.
     """
-    if isinstance(path, RemotePath):
-        path.write_if(data, replaced)
-    else:
+    if isinstance(path, Path):
         put(path, data, unfinished)
+        return
+    named = {} if replaced is None else {"e_tag": replaced.e_tag, "version": replaced.version}
+    mode: Any = {name: value for name, value in named.items() if value} or "create"
+    try:
+        with as_os_errors(path):
+            path.store.put(path.key, data, mode=mode, use_multipart=False)
+    except (FileExistsError, ChangedError):
+        # a request whose answer was lost is repeated, and finds what it wrote itself
+        with suppress(FileNotFoundError):
+            if path.read_bytes() == data:
+                return
+        raise
 
 
 def link(source: AnyPath, path: AnyPath, unfinished: AnyPath) -> None:
@@ -163,7 +157,7 @@ def link(source: AnyPath, path: AnyPath, unfinished: AnyPath) -> None:
     On a disk it is a hard link if the file system allows one; a store copies inside of a bucket itself.
     """
     if isinstance(source, Path) and isinstance(path, Path):
-        temporary = _unfinished(path, unfinished)
+        temporary = unfinished_path(path, unfinished)
         # some file systems have no hard links
         with suppress(OSError):
             os.link(source, temporary)
@@ -172,7 +166,8 @@ def link(source: AnyPath, path: AnyPath, unfinished: AnyPath) -> None:
     if isinstance(source, RemotePath) and isinstance(path, RemotePath):
         is_same_bucket = (source.scheme, source.bucket) == (path.scheme, path.bucket)
         if is_same_bucket and source.stat().st_size <= MAX_COPIED_BYTES:
-            source.copy_to(path)
+            with as_os_errors(path):
+                source.store.copy(source.key, path.key)
             return
     with open_regular(source, buffering=0) as file:
         write(path, iter(partial(file.read, _BLOCK), b""), unfinished)
@@ -360,11 +355,16 @@ def delete_tree(folder: AnyPath, last: str = "") -> None:
 
     In a store this includes the parts of uploads that were not finished.
     """
-    if isinstance(folder, RemotePath):
-        folder.remove_tree(last)
-        delete_uploads(folder)
+    if isinstance(folder, Path):
+        shutil.rmtree(folder, ignore_errors=True)
         return
-    shutil.rmtree(str(folder), ignore_errors=True)
+    kept = (folder / last).key if last else ""
+    with as_os_errors(folder):
+        for some in folder.store.list(folder.key or None, chunk_size=LISTED_TOGETHER):
+            folder.delete([found["path"] for found in some if found["path"] != kept])
+    if kept:
+        folder.delete([kept])
+    delete_uploads(folder)
 
 
 def delete_uploads(folder: AnyPath) -> None:

@@ -5,7 +5,8 @@ from datetime import timedelta
 import pytest
 
 from tfshards.schemas.storage import any_path, read_range, stores
-from tfshards.schemas.storage.verbs import new_file
+from tfshards.schemas.storage.verbs import replace_if
+from tfshards.schemas.storage.writing import new_file
 
 from .faults import Answer, Cut, LoseAnswer
 
@@ -44,7 +45,7 @@ def test_a_cut_listing_is_repeated(folder, proxy):
 
 def test_a_lost_answer_to_a_conditional_write_is_no_conflict(folder, proxy):
     proxy.add(LoseAnswer(), "^put", count=1)
-    (folder / "new").write_if(b"content", None)
+    replace_if(folder / "new", b"content", None, folder)
     assert (folder / "new").read_bytes() == b"content"
 
 

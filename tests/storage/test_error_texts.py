@@ -10,7 +10,7 @@ import pytest
 from tests.errors import raises
 from tfshards.schemas import InputError
 from tfshards.schemas.storage import any_path, read_range, stores
-from tfshards.schemas.storage.verbs import new_file
+from tfshards.schemas.storage.writing import new_file
 
 from .faults import Answer, Cut, Hang
 

@@ -7,18 +7,19 @@ from pathlib import Path
 import pytest
 
 from tests.errors import raises
-from tfshards.schemas import InputError, OptionsError, storage
+from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.storage import ChangedError, RemotePath, any_path, read_range
 from tfshards.schemas.storage.untrusted import Limit, open_regular, read_whole
 from tfshards.schemas.storage.verbs import (
     delete_uploads,
     file_digest,
     file_sizes,
-    new_file,
     read_once,
+    replace_if,
     size_and_last_bytes,
     write,
 )
+from tfshards.schemas.storage.writing import new_file
 
 from .conftest import each_store, uploads
 
@@ -110,7 +111,7 @@ def test_ranges_and_files_are_read(folder, local, tmp_path):
         path = root / "big"
         path.write_bytes(data)
         assert path.stat().st_size == len(data)
-        assert read_range(path, 1_000_000, 1_000_010, storage.version_of(path)) == data[1_000_000:1_000_010]
+        assert read_range(path, 1_000_000, 1_000_010) == data[1_000_000:1_000_010]
         assert read_range(path, 5, 5) == b""
         assert read_whole(path, Limit("a list", len(data))) == data
         with pytest.raises(OSError, match="has 2560000 bytes; a list has at most 10"):
@@ -128,16 +129,15 @@ def test_a_replaced_file_is_noticed(folder, local):
     local.mkdir()
     for root in (folder, local):
         path = root / "x"
-        path.write_bytes(b"first")
-        before = storage.version_of(path)
-        path.unlink()
         path.write_bytes(b"second")
-        with pytest.raises(ChangedError, match="was replaced in the meantime"):
-            read_range(path, 0, 3, before)
         with pytest.raises(ChangedError, match="ends at byte 6, before byte 9"):
             read_range(path, 3, 9)
     with pytest.raises(ChangedError, match="is shorter than it was"):
         read_range(folder / "x", 100, 110)
+    before = (folder / "x").stat()
+    (folder / "x").write_bytes(b"third!")
+    with pytest.raises(ChangedError, match="was replaced in the meantime"):
+        read_range(folder / "x", 0, 3, before.e_tag)
 
 
 def test_a_file_that_is_replaced_while_it_is_read_is_not_mixed(folder):
@@ -153,18 +153,18 @@ def test_a_file_that_is_replaced_while_it_is_read_is_not_mixed(folder):
 @each_store
 def test_an_object_is_replaced_only_if_it_is_the_one_that_was_seen(folder):
     path = folder / "x"
-    path.write_if(b"first", None)
+    replace_if(path, b"first", None, folder)
     # a request that is repeated because its answer was lost
-    path.write_if(b"first", None)
+    replace_if(path, b"first", None, folder)
     seen = path.stat()
-    path.write_if(b"second", seen)
-    path.write_if(b"second", seen)
+    replace_if(path, b"second", seen, folder)
+    replace_if(path, b"second", seen, folder)
     with pytest.raises(ChangedError, match="was replaced in the meantime"):
-        path.write_if(b"third", seen)
+        replace_if(path, b"third", seen, folder)
     assert path.read_bytes() == b"second"
     path.unlink()
     with pytest.raises((ChangedError, FileNotFoundError)):
-        path.write_if(b"third", seen)
+        replace_if(path, b"third", seen, folder)
     assert not path.exists()
 
 
