@@ -7,7 +7,6 @@ import everything else from its modules.
 from tfshards.schemas.errors import (
     BuildError,
     FormatError,
-    IncompleteError,
     InputError,
     OptionsError,
     Problem,
@@ -22,7 +21,6 @@ __all__ = [
     "BuildError",
     "Feature",
     "FormatError",
-    "IncompleteError",
     "InputError",
     "Manifest",
     "OptionsError",

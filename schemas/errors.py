@@ -115,13 +115,6 @@ class BuildError(TfshardsError):
     """A build ended before its commit; the output folder holds no new dataset."""
 
 
-class IncompleteError(BuildError):
-    """The new dataset is committed, but something in addition to it, such as a view, could not be written.
-
-    The exit status is 3. The next command on the dataset completes it.
-    """
-
-
 @dataclass(frozen=True)
 class Problem:
     """One fault that a validator found.

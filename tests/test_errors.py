@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 ROOMS = ("schemas", "prep", "loader")
 # Their constructors have parameters of their own, and name the code themselves.
 OF_CLASSES = {"format", "record-damaged", "usage"}
-CLASSES = {"InputError", "OptionsError", "BuildError", "IncompleteError", "TfshardsError"}
+CLASSES = {"InputError", "OptionsError", "BuildError", "TfshardsError"}
 
 
 def raised():

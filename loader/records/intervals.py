@@ -16,6 +16,7 @@ from tfshards.loader.graph.raw_ops import fail, gather, not_inlined, tfrecord_da
 from tfshards.loader.graph.stages import call_method, flat_mapped, mapped, unbatched
 from tfshards.loader.records.located import RecordIntervals
 from tfshards.loader.records.shards import BUFFER_BYTES, Fetcher, Shards
+from tfshards.loader.stored.frames import REMEDY
 from tfshards.schemas.index import FRAME_OVERHEAD
 
 # This number minus that of an interval's first example means a record of it that could not be read.
@@ -124,7 +125,9 @@ def explained(shards: Shards, numbers: tf.Tensor) -> tf.Tensor:
     number = tf.where(some, MISSING_NUMBER - first, first)
     text = _EXPLAINED(shards.paths, shards.sizes, shards.compression, number)
     # the shard of the first record need not be the one that could not be read
-    return tf.where(some, text, f"one of the shards {shards.paths[0]} to {shards.paths[-1]}{_AGAIN}{REMEDY}")
+    return tf.where(
+        some, text, f"one of the shards {shards.paths[0]} to {shards.paths[-1]}{_AGAIN}{SKIP_OR_REMEDY}"
+    )
 
 
 def _explain(paths: tf.Tensor, sizes: tf.Tensor, compression: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
@@ -158,7 +161,7 @@ def _explain(paths: tf.Tensor, sizes: tf.Tensor, compression: tf.Tensor, number:
     unread = " cannot be read: it was removed, or its storage failed, after it was opened"
     text = tf.where(ended == num_sound, cut, damaged)
     text = tf.where(tf.logical_and(ended < 0, num_sound == 0), unread, text)
-    return tf.strings.join(["shard ", path, tf.where(num_sound >= end, _AGAIN, text), REMEDY])
+    return tf.strings.join(["shard ", path, tf.where(num_sound >= end, _AGAIN, text), SKIP_OR_REMEDY])
 
 
 _EXPLAINED = not_inlined(

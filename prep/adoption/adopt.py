@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
-from tfshards.prep.adoption.features import ELSE, Kind, Scanned, infer, kind_of, labels_of, values_of
+from tfshards.prep.adoption.features import ELSE, Kind, Records, infer, kind_of, labels_of, values_of
 from tfshards.prep.adoption.files import ChosenFiles, choose_files
 from tfshards.prep.building.commit import check_readable
 from tfshards.prep.building.state import difference
@@ -45,6 +46,14 @@ from tfshards.schemas.storage.untrusted import INDEX, read_whole
 from tfshards.schemas.storage.verbs import delete, each, exists, new_folder, put, replace_if, sync, version
 
 SOURCE = "adopt"
+
+
+class Scanned(NamedTuple):
+    """One file: its entry in the manifest without labels and keys, its index by path, and its records."""
+
+    shard: Shard
+    companions: Mapping[str, bytes]
+    records: Records
 
 
 @takes_log
@@ -97,8 +106,7 @@ def adopt(
         files = _scan_all(folder, chosen, label)
         schema = _schema(folder, chosen, files, label, class_names)
         options: dict[str, Json] = {"source": SOURCE, "splits": dict(splits or {}), "label": label}
-        shards, companions = _shards(files, schema)
-        manifest = _manifest(name or _name(folder), chosen, files, schema, shards, options)
+        manifest, companions = _manifest(name or _name(folder), chosen, files, schema, options)
         if current and not overwrite and current != manifest:
             what = difference(current, manifest.options).replace("inputs", "files, records or class names")
             raise InputError("adopt-differs", folder=folder, what=what)
@@ -147,17 +155,17 @@ def _scan_all(folder: AnyPath, chosen: ChosenFiles, label: str | None) -> dict[s
     """Return what each file holds; threads read one file each."""
 
     def scan(path: str, tick: Tick) -> Scanned | Problem:
-        scanned = Scanned()
+        records = Records()
 
         def look(number: int, offset: int, data: bytes) -> None:
             tick(0)
             try:
-                scanned.look(data, label)
+                records.look(data, label)
             except ValueError as error:
                 raise RecordError(folder / path, number, offset, str(error)) from None
 
         try:
-            scanned.shard, scanned.index = scan_shard(folder, path, chosen.compression, look)
+            scanned = Scanned(*scan_shard(folder, path, chosen.compression, look), records)
         except RecordError as error:
             return Problem(path, f"record {error.record} at byte {error.offset}: {error.fault}")
         tick(scanned.shard.num_bytes)
@@ -168,7 +176,7 @@ def _scan_all(folder: AnyPath, chosen: ChosenFiles, label: str | None) -> dict[s
     if problems := [one for one in found if isinstance(one, Problem)]:
         raise FormatError(f"{folder} cannot be adopted, nothing was written", problems)
     files = {path: one for path, one in zip(chosen.paths, found, strict=True) if isinstance(one, Scanned)}
-    if not any(one.num_records for one in files.values()):
+    if not any(one.shard.num_examples for one in files.values()):
         raise InputError("adopt-no-records", folder=folder)
     return files
 
@@ -190,13 +198,14 @@ def _schema(
                     return f"record {number} at byte {offset} of {path}"
         return "no record"
 
-    features, problems = infer([*files.values()], label, find)
+    records = [one.records for one in files.values()]
+    features, problems = infer(records, label, find)
     of_label = next((feature for feature in features if feature.kind == "label"), None)
     if class_names is not None and of_label is None:
         problems.append(Problem("class_names=", "no feature is a label; name it with label="))
     if class_names is not None and of_label is not None and of_label.shape == ():
         # of lists, only verify can find a contradiction; -1 means no class
-        labels, number = labels_of([*files.values()], of_label.name), len(class_names)
+        labels, number = labels_of(records, of_label.name), len(class_names)
         for value in labels[(labels < -1) | (labels >= number)][:1]:
             fault = f"has the value {value}, but there are {number} class names, 0 to {number - 1}"
             problems.append(Problem(f"feature {of_label.name!r}", fault))
@@ -205,38 +214,31 @@ def _schema(
     return Schema(features, tuple(class_names or ()))
 
 
-def _shards(files: Mapping[str, Scanned], schema: Schema) -> tuple[dict[str, Shard], dict[str, bytes]]:
-    """Return the entry of each file in the manifest, and the content of all companions, by path."""
+def _manifest(
+    name: str, chosen: ChosenFiles, files: Mapping[str, Scanned], schema: Schema, options: dict[str, Json]
+) -> tuple[Manifest, dict[str, bytes]]:
+    """Return the manifest, and the content of the companions of all files, by path."""
     shards, companions = dict[str, Shard](), dict[str, bytes]()
     for path, one in files.items():
-        assert one.shard is not None
-        labels = labels_bytes(labels_of([one], schema.label.name)) if schema.label else None
-        keys = keys_bytes(one.keys) if schema.key else None
+        labels = labels_bytes(labels_of([one.records], schema.label.name)) if schema.label else None
+        keys = keys_bytes(one.records.keys) if schema.key else None
         optional = {labels_path(path): labels, keys_path(path): keys}
-        companions |= {**one.index, **{name: data for name, data in optional.items() if data is not None}}
+        companions |= {
+            **one.companions,
+            **{path: data for path, data in optional.items() if data is not None},
+        }
         digests = ["" if data is None else bytes_digest(data) for data in (labels, keys)]
         shards[path] = replace(one.shard, labels_digest=digests[0], keys_digest=digests[1])
-    return shards, companions
-
-
-def _manifest(
-    name: str,
-    chosen: ChosenFiles,
-    files: Mapping[str, Scanned],
-    schema: Schema,
-    shards: Mapping[str, Shard],
-    options: dict[str, Json],
-) -> Manifest:
     splits = {}
     for split, paths in chosen.splits.items():
-        held = [files[path] for path in paths]
-        counts = label_counts(labels_of(held, schema.label.name) if schema.label else None, schema)
+        records = [files[path].records for path in paths]
+        counts = label_counts(labels_of(records, schema.label.name) if schema.label else None, schema)
         splits[split] = Split(tuple(shards[path] for path in paths), counts)
-    digests = {split: [[each.path, each.digest] for each in found.shards] for split, found in splits.items()}
+    held = {split: [[each.path, each.digest] for each in found.shards] for split, found in splits.items()}
     number = sum(split.num_examples for split in splits.values())
-    return Manifest(
+    manifest = Manifest(
         name=name,
-        build_id=id_of(json.dumps([schema.to_json(), digests])),
+        build_id=id_of(json.dumps([schema.to_json(), held])),
         folder="",
         schema=schema,
         splits=splits,
@@ -244,6 +246,7 @@ def _manifest(
         options=options,
         compression=chosen.compression,
     )
+    return manifest, companions
 
 
 def _write(

@@ -8,14 +8,15 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple, cast
 
 import numpy as np
 
 from tfshards.prep.imaging import formats, jpeg
-from tfshards.prep.progress.lines import report_line, report_warning
+from tfshards.prep.progress.lines import report_warning
 from tfshards.prep.sources.classes import MAX_CLASSES
-from tfshards.schemas import Feature, Problem, Shard, pixel_files
+from tfshards.schemas import Feature, Problem, pixel_files
 from tfshards.schemas.example import Decoded, ParsedExample, fields, single_lists, single_values
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.keys import hash_array, hash_key
@@ -55,18 +56,12 @@ class Seen:
 
 
 @dataclass
-class Scanned:
-    """What the records of one file hold, and its entry in the manifest without labels and keys."""
+class Records:
+    """What the records of one file hold: their features by name, and what is under ``key``."""
 
-    shard: Shard | None = None
-    index: Mapping[str, bytes] = field(default_factory=dict)
+    num_records: int = 0
     features: dict[str, Seen] = field(default_factory=dict)
     keys: list[bytes] = field(default_factory=list)
-
-    @property
-    def num_records(self) -> int:
-        """Number of records."""
-        return self.shard.num_examples if self.shard else 0
 
     def look(self, data: bytes, label: str | None) -> None:
         """Add a record; raise ValueError if it is not an example."""
@@ -79,9 +74,10 @@ class Scanned:
                 seen.labels.append(cast("int", elements[0]))
             elif name == "key" and wire == "bytes":
                 self.keys += cast("list[bytes]", elements)
+        self.num_records += 1
 
 
-def labels_of(files: Sequence[Scanned], name: str) -> IntArray:
+def labels_of(files: Sequence[Records], name: str) -> IntArray:
     """Return the values of a label; an empty file has no features."""
     found = [np.array(one.features[name].labels, np.int64) for one in files if name in one.features]
     return np.concatenate(found) if found else np.empty(0, np.int64)
@@ -123,7 +119,7 @@ def kind_of(wire: str, elements: Decoded, seen: Seen | None = None) -> Kind:
 
 
 def infer(
-    files: Sequence[Scanned], label: str | None, find: Find
+    files: Sequence[Records], label: str | None, find: Find
 ) -> tuple[tuple[Feature, ...], list[Problem]]:
     """Return the features of the records, each of which must have all of them, and what contradicts that.
 
@@ -151,20 +147,19 @@ def infer(
                 raise ValueError(f"is only in {part}, and not in {find(name, lambda kind: kind is None)}")
             features.append(_feature(name, seen, name == label, find))
             if name == given and features[-1].kind != "label":
-                at = find(name, lambda kind: kind is not None and kind.wire not in ("", "int64"))
+                at = find(name, lambda kind: kind is not None and kind.number > 0)
                 raise ValueError(f"was given as label=, but {at} holds no integers")
             if name == "key" and features[-1].kind == "bytes" and features[-1].shape == ():
                 _check_keys([key for one in files for key in one.keys])
         except ValueError as error:
             problems.append(Problem(f"feature {name!r}", str(error)))
-    _report(together, features)
     return tuple(features), problems
 
 
 def _feature(name: str, seen: Seen, is_label: bool, find: Find) -> Feature:
     wires = sorted({kind.wire for kind in seen.kinds} - {""})
     if len(wires) != 1:
-        places = [f"{_IN_WORDS[wire]} in {_with_wire(name, wire, find)}" for wire in wires]
+        places = [f"{_IN_WORDS[each]} in {find(name, partial(_has_wire, each))}" for each in wires]
         raise ValueError(f"holds {' but '.join(places)}" if places else "has no list in any record")
     (wire,) = wires
     numbers, bits = {kind.number for kind in seen.kinds}, {kind.image for kind in seen.kinds if kind.number}
@@ -184,17 +179,21 @@ def _feature(name: str, seen: Seen, is_label: bool, find: Find) -> Feature:
         dtype = "uint16" if any(each & _DEEP for each in bits) else "uint8"
         return Feature(name, "image", dtype, (height, width, channels))
     if wire == "bytes":
+        if some := sum(count for kind, count in seen.kinds.items() if kind.image):
+            report_warning(
+                f"{name!r} is an image only in {some:,} of {seen.kinds.total():,} records: it is bytes"
+            )
         return Feature(name, "bytes", "bytes", shape)
     if wire == "float":
         return Feature(name, "float", "float32", shape)
     return Feature(name, "label" if is_label else "int", "int64", shape)
 
 
-def _with_wire(name: str, wire: str, find: Find) -> str:
-    return find(name, lambda kind: kind is not None and kind.wire == wire)
+def _has_wire(wire: str, kind: Kind | None) -> bool:
+    return kind is not None and kind.wire == wire
 
 
-def _usual_label(files: Sequence[Scanned], together: Mapping[str, Seen]) -> str | None:
+def _usual_label(files: Sequence[Records], together: Mapping[str, Seen]) -> str | None:
     """Return the feature that looks like a label by its name and values; of several, the shortest name."""
     names = []
     for name, seen in together.items():
@@ -208,27 +207,9 @@ def _usual_label(files: Sequence[Scanned], together: Mapping[str, Seen]) -> str 
 def _check_keys(keys: Sequence[bytes]) -> None:
     unique = len(np.unique(hash_array(map(hash_key, keys))))
     if unique < len(keys):
-        raise ValueError(
-            f"has only {unique:,} different values in {len(keys):,} records, but a feature of this name must "
-            "be unique"
-        )
+        raise ValueError(f"has only {unique:,} different values in {len(keys):,} records, but must be unique")
     if key := next((key for key in keys if b"\0" in key), None):
         raise ValueError(f"has the value {key[:40]!r}, but a key cannot contain NUL")
-
-
-def _report(together: Mapping[str, Seen], features: Sequence[Feature]) -> None:
-    images = [feature.name for feature in features if feature.is_encoded]
-    if images:
-        names = ", ".join(map(repr, images))
-        report_line(
-            f"the images in {names} are kept as they are: they were not decoded, rotated or converted"
-        )
-    for name, seen in sorted(together.items()):
-        some = sum(count for kind, count in seen.kinds.items() if kind.image and kind.number == 1)
-        if some and name not in images:
-            report_warning(
-                f"{name!r} is an image only in {some:,} of {seen.kinds.total():,} records: it is bytes"
-            )
 
 
 def _image(data: bytes) -> tuple[int | None, int | None, int] | None:

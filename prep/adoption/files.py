@@ -29,6 +29,8 @@ _NUMBERED = re.compile(r"(?P<head>.*?)(?P<index>[0-9]+)-of-(?P<total>[0-9]+)(?P<
 _WORD = re.compile(r"(?:train|training|validation|valid|val|dev|eval|test|testing)\d*")
 _SEPARATOR = re.compile(r"[^a-z0-9]+")
 _GZIP_START = b"\x1f\x8b"
+# what a file holds that becomes a shard
+_RECORDS = ("none", "gzip")
 # how many files a message names
 _SHOWN = 5
 
@@ -53,13 +55,11 @@ def choose_files(root: AnyPath, globs: Mapping[str, str]) -> ChosenFiles:
     numbered together with a file that holds records. Hidden names and links to folders are skipped.
     """
     forms = _forms(root)
-    series = {_series_of(path) for path, form in forms.items() if form in ("none", "gzip")} - {None}
+    series = {_series_of(path) for path, form in forms.items() if form in _RECORDS} - {None}
     candidates = [
         path
         for path, form in forms.items()
-        if form in ("none", "gzip")
-        or _TFRECORD_NAME.search(path.rpartition("/")[2])
-        or _series_of(path) in series
+        if form in _RECORDS or _TFRECORD_NAME.search(path.rpartition("/")[2]) or _series_of(path) in series
     ]
     if not candidates:
         raise InputError("adopt-no-files", root=root, num_files=len(forms))
@@ -174,8 +174,8 @@ def _splits_by_glob(paths: Sequence[str], globs: Mapping[str, str]) -> dict[str,
         for path in found:
             other = split_of.setdefault(path, name)
             if other != name:
-                both = {"matching": other, "globs": globs[other], "matching2": name, "globs2": globs[name]}
-                raise InputError("globs-overlap", path=path, **both)
+                both = {each: globs[each] for each in (other, name)}
+                raise InputError("globs-overlap", path=path, both=both)
     return matching
 
 

@@ -12,7 +12,7 @@ from tfshards.prep.cli.flags import with_flags
 from tfshards.prep.cli.option_files import Expanded
 from tfshards.prep.cli.parser import UsageError
 from tfshards.schemas import BuildError, FormatError, InputError, OptionsError, TfshardsError
-from tfshards.schemas.errors import IncompleteError, one_line, texts
+from tfshards.schemas.errors import one_line, texts
 from tfshards.schemas.json_reader import Json
 
 # The kind and exit status of each class of errors: the first one that fits.
@@ -20,7 +20,6 @@ _KINDS: tuple[tuple[type[Exception], str, int], ...] = (
     (OptionsError, "options", 2),
     (InputError, "input", 1),
     (FormatError, "format", 1),
-    (IncompleteError, "incomplete", 3),
     (BuildError, "build", 1),
     (TfshardsError, "data", 1),
     (OSError, "system", 1),

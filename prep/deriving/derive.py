@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import NamedTuple
 
 from tfshards.prep.building.commit import Draft, produce, up_to_date
@@ -60,6 +59,19 @@ def shards_of(origins: Sequence[Origin], split: str) -> list[OldShard]:
     return [OldShard(index, shard) for index, of in held if of for shard in of.shards]
 
 
+class NewSplit(NamedTuple):
+    """A split of a derived dataset: shards of the origins, how these are laid out, and what has to result."""
+
+    olds: Sequence[OldShard]
+    layout: SplitLayout
+    expected: Examples
+
+    def old(self, index: int) -> OldShard | None:
+        """Return the shard whose records a new one holds in their order, or None."""
+        kept = self.layout.kept[index]
+        return None if kept < 0 else self.olds[kept]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Derived:
     """A dataset whose records are those of others; see ``building.commit.Job``.
@@ -68,9 +80,7 @@ class Derived:
         outline: its manifest with the label counts of each split, but without what is only known when it is
             written: shards, folder and ids.
         origins: the datasets.
-        olds: the shards of the origins, with new labels, by split; layouts count through them.
-        layouts: the layout of each split.
-        expected: the examples of each split.
+        splits: where the records of each split come from.
         run: does the work of an engine.
         rejects: rejected inputs.
         removed: removed keys.
@@ -80,9 +90,7 @@ class Derived:
 
     outline: Manifest
     origins: Sequence[Origin]
-    olds: Mapping[str, Sequence[OldShard]]
-    layouts: Mapping[str, SplitLayout]
-    expected: Mapping[str, Examples]
+    splits: Mapping[str, NewSplit]
     run: Callable[[Work], None]
     rejects: Sequence[Reject]
     removed: Removed
@@ -100,29 +108,34 @@ class Derived:
 
     def write(self, folder: BuildFolder) -> Draft:
         """Write the shards that are not those of the origin."""
-        shards = [shard for shard in self._shards if not (self.is_next and self._kept(shard))]
+        names = {
+            name: [ShardId(name, index) for index in range(len(of.layout.sizes))]
+            for name, of in self.splits.items()
+        }
+        stay = {
+            shard: old.shard
+            for ids in names.values()
+            for shard in ids
+            if self.is_next and (old := self._kept(shard))
+        }
+        shards = [shard for ids in names.values() for shard in ids if shard not in stay]
         self._require_space(folder, shards)
         finished = self._writer(folder).write("first", self._plans(shards), self._sizes(shards))
-
-        def entry(shard: ShardId) -> Shard:
-            return finished[shard].shard if shard in finished else self._old(shard).shard
-
-        outline = self.outline
-        splits = {
-            name: replace(split, shards=tuple(entry(shard) for shard in self._shards if shard.split == name))
-            for name, split in outline.splits.items()
-        }
+        found = stay | {shard: done.shard for shard, done in finished.items()}
         rejects, removed = rejects_text(self.rejects), removed_text(self.removed)
-        files = {REJECTS_NAME: rejects, REMOVED_NAME: removed}
         manifest = replace(
-            outline,
+            self.outline,
             folder=folder.name,
-            splits=splits,
+            splits={
+                name: replace(split, shards=tuple(found[shard] for shard in names[name]))
+                for name, split in self.outline.splits.items()
+            },
             rejects_digest=bytes_digest(rejects) if rejects else "",
             removed_digest=bytes_digest(removed) if removed else "",
         )
-        check_examples(manifest, self.expected)
-        return Draft(manifest, {name: text for name, text in files.items() if text}, finished, self.report)
+        check_examples(manifest, {name: split.expected for name, split in self.splits.items()})
+        files = {name: text for name, text in ((REJECTS_NAME, rejects), (REMOVED_NAME, removed)) if text}
+        return Draft(manifest, files, finished, self.report)
 
     def mend(self, folder: BuildFolder, manifest: Manifest, damaged: Sequence[Shard]) -> bool:
         """Write damaged shards of a complete build again; return that it is possible."""
@@ -137,22 +150,14 @@ class Derived:
         self._writer(folder).write("final", plans, sizes, expected=digests)
         return True
 
-    @cached_property
-    def _shards(self) -> list[ShardId]:
-        return [ShardId(name, index) for name, of in self.layouts.items() for index in range(len(of.sizes))]
-
-    def _old(self, shard: ShardId) -> OldShard:
-        """Return the shard whose records a new one holds in their order."""
-        return self.olds[shard.split][self.layouts[shard.split].kept[shard.shard_index]]
-
-    def _kept(self, shard: ShardId) -> bool:
-        """Return whether a new shard has the bytes of an old one, which tfshards wrote and never changes."""
-        if self.layouts[shard.split].kept[shard.shard_index] < 0:
-            return False
-        old = self._old(shard)
+    def _kept(self, shard: ShardId) -> OldShard | None:
+        """Return the shard whose bytes a new one has, if tfshards wrote it: such a shard never changes."""
+        old = self.splits[shard.split].old(shard.shard_index)
+        if old is None or old.labels:
+            return None
         origin = self.origins[old.origin]
-        is_changed = old.labels or origin.prefix or origin.manifest.compression != self.outline.compression
-        return bool(origin.manifest.folder) and not is_changed
+        is_same = not origin.prefix and origin.manifest.compression == self.outline.compression
+        return old if is_same and origin.manifest.folder else None
 
     def _writer(self, folder: BuildFolder) -> Writer:
         outline = self.outline
@@ -161,7 +166,7 @@ class Derived:
             source=StoredRuns([origin.slim for origin in self.origins], outline.compression),
             schema=outline.schema,
             name=outline.name,
-            num_shards={name: len(layout.sizes) for name, layout in self.layouts.items()},
+            num_shards={name: len(split.layout.sizes) for name, split in self.splits.items()},
             run=self.run,
             what=str(outline.made.source),
             locations=tuple(origin.root for origin in self.origins),
@@ -169,9 +174,11 @@ class Derived:
 
     def _plans(self, shards: Iterable[ShardId]) -> Iterator[tuple[ShardId, ShardPlan]]:
         for shard in shards:
-            runs = self.layouts[shard.split].runs
-            is_kept, olds = self._kept(shard), self.olds[shard.split]
-            yield shard, copy_plan(self._old(shard)) if is_kept else runs_plan(olds, runs(shard.shard_index))
+            split, kept = self.splits[shard.split], self._kept(shard)
+            yield (
+                shard,
+                copy_plan(kept) if kept else runs_plan(split.olds, split.layout.runs(shard.shard_index)),
+            )
 
     def _sizes(
         self,
@@ -180,19 +187,17 @@ class Derived:
     ) -> dict[ShardId, Written]:
         """Return the examples of shards, and about as many bytes as these have in the old ones."""
         share = {
-            name: sum(num_bytes(old.shard) for old in olds)
-            / max(1, sum(old.shard.num_examples for old in olds))
-            for name, olds in self.olds.items()
+            name: sum(num_bytes(old.shard) for old in split.olds)
+            / max(1, sum(old.shard.num_examples for old in split.olds))
+            for name, split in self.splits.items()
         }
-        numbers = {shard: self.layouts[shard.split].sizes[shard.shard_index] for shard in shards}
+        numbers = {shard: self.splits[shard.split].layout.sizes[shard.shard_index] for shard in shards}
         return {shard: Written(number, int(number * share[shard.split])) for shard, number in numbers.items()}
 
     def _require_space(self, folder: BuildFolder, shards: Iterable[ShardId]) -> None:
         """Raise InputError if the file system cannot hold the shards that are not finished."""
         compression = self.outline.compression
-        if compression != "none" and {origin.manifest.compression for origin in self.origins} != {
-            compression
-        }:
+        if compression != "none" and any(each.manifest.compression != compression for each in self.origins):
             # the ratio of compression is not known
             return
         written = [shard for shard in shards if not self._kept(shard)]
@@ -214,17 +219,18 @@ def derived_from_all(
     is_next: bool = False,
 ) -> Derived:
     """Return the dataset that holds all examples of the origins."""
-    expected = {name: examples_of(name, [origin.manifest for origin in origins]) for name in layouts}
-    # with new keys, the records have other digests
-    if any(origin.prefix for origin in origins):
-        expected = {name: each._replace(digest=None) for name, each in expected.items()}
+    splits = {}
+    for name, layout in layouts.items():
+        expected = examples_of(name, [origin.manifest for origin in origins])
+        if any(origin.prefix for origin in origins):
+            # with new keys, the records have other digests
+            expected = expected._replace(digest=None)
+        splits[name] = NewSplit(shards_of(origins, name), layout, expected)
     texts = "".join(origin.manifest.to_text() for origin in origins)
     return Derived(
         outline=replace(outline, inputs_digest=bytes_digest(texts.encode("ascii"))),
         origins=origins,
-        olds={name: shards_of(origins, name) for name in layouts},
-        layouts=layouts,
-        expected=expected,
+        splits=splits,
         run=run,
         rejects=[reject for origin in origins for reject in origin.rejects()],
         removed=frozenset[RemovedKey]().union(*(origin.removed() for origin in origins)),

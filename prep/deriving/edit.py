@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tfshards.prep.building.output import output_folder
-from tfshards.prep.deriving.derive import Derived, Examples, commit_next
+from tfshards.prep.deriving.derive import Derived, Examples, NewSplit, commit_next
 from tfshards.prep.deriving.joining import with_rejects
-from tfshards.prep.deriving.layout import SplitLayout, kept_layout, whole_layout
-from tfshards.prep.deriving.removed import Removed
+from tfshards.prep.deriving.layout import kept_layout, whole_layout
+from tfshards.prep.deriving.removed import Removed, removed_text
 from tfshards.prep.deriving.stored import OldShard, Origin, damage_named
 from tfshards.prep.engines.table import Work
 from tfshards.prep.planning.balance import BoolArray
@@ -36,44 +36,46 @@ _EDITED = ("removed", "relabeled")
 _SHOWN = 100
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Edit:
-    """What an edit changes in a dataset, whose examples are numbered in the order of its shards.
+    """What a dataset holds after an edit; its examples are numbered as before, in the order of its shards.
 
     Attributes:
+        verb: the verb, ``remove`` or ``relabel``.
         what: what is done to how many examples, for the status line.
+        schema: the schema, perhaps with further class names.
         is_removed: shape ``(num_examples,)``, whether each example is removed.
-        labels: shape ``(num_examples,)``, the label of each example afterwards; None if there are no labels.
-        is_changed: shape ``(num_examples,)``, whether the label differs from that before.
-        removed: all keys that are removed now.
-        options: what the manifest records of all edits of this kind.
-        content: JSON value that identifies the edit.
+        labels: shape ``(num_examples,)``, the label of each example; None if there are no labels.
+        rejects: the rejected inputs.
+        removed: all removed keys.
     """
 
     verb: str
     what: str
+    schema: Schema
     is_removed: BoolArray
     labels: IntArray | None
-    is_changed: BoolArray
-    schema: Schema
     rejects: Sequence[Reject]
     removed: Removed
-    options: Mapping[str, Json]
-    content: Json
 
 
 def commit_edit(
     dataset: str | os.PathLike[str],
-    find: Callable[[Origin], Edit | None],
+    find: Callable[[Origin, Edit], Edit | None],
     run: Callable[[Work], None],
 ) -> Manifest:
-    """Write and commit a dataset with an edit, and return its manifest; ``run`` is that of an engine."""
+    """Write and commit a dataset with an edit, and return its manifest; ``run`` is that of an engine.
+
+    ``find`` returns the edit, given the dataset and what it holds; None if nothing changes.
+    """
 
     def derive(origin: Origin) -> Derived | None:
         if not origin.has_keys:
             raise InputError("edit-no-keys", root=origin.root)
-        edit = find(origin)
-        return _derived(origin, edit, run) if edit else None
+        schema, kept = origin.manifest.schema, np.zeros(origin.manifest.num_examples, np.bool_)
+        before = Edit("", "", schema, kept, labels_of(origin), origin.rejects(), origin.removed())
+        edit = find(origin, before)
+        return _derived(origin, before, edit, run) if edit else None
 
     return commit_next(output_folder(dataset), derive)
 
@@ -92,73 +94,78 @@ def check_known_keys(unknown: Sequence[bytes], num_wanted: int, origin: Origin) 
         raise InputError("keys-unknown", some=some, root=origin.root, keys=keys)
 
 
-def _derived(origin: Origin, edit: Edit, run: Callable[[Work], None]) -> Derived:
+def _derived(origin: Origin, before: Edit, edit: Edit, run: Callable[[Work], None]) -> Derived:
     """Return the next generation of a dataset, and report what is written for it."""
     manifest = origin.manifest
     report_line(f"{edit.what} {origin.root}")
     if added := edit.schema.class_names[len(manifest.schema.class_names) :]:
         report_line(f"new classes: {quoted(added)}")
-    olds: dict[str, list[OldShard]] = {}
-    layouts: dict[str, SplitLayout] = {}
-    expected: dict[str, Examples] = {}
-    splits: dict[str, Split] = {}
-    start = 0
+    is_changed = np.zeros(len(edit.is_removed), np.bool_)
+    if edit.labels is not None:
+        is_changed |= edit.labels != before.labels
+    splits: dict[str, NewSplit] = {}
+    outlines: dict[str, Split] = {}
+    end = 0
     for name, split in manifest.splits.items():
-        first, start = start, start + split.num_examples
-        is_gone, counts = edit.is_removed[first:start], [shard.num_examples for shard in split.shards]
-        if len(is_gone) and is_gone.all():
+        start, end = end, end + split.num_examples
+        splits[name] = _edited(origin, edit, is_changed, split, start)
+        if end > start and not sum(splits[name].layout.sizes):
             raise InputError(
                 "remove-whole-split", root=origin.root, num_examples=split.num_examples, name=name
             )
-        olds[name], layouts[name], digest = [], whole_layout(counts), int(split.examples_digest, 16)
-        if is_gone.any():
-            layouts[name] = kept_layout(counts, is_gone, is_balanced=max(counts) - min(counts) <= 1)
-        for shard in split.shards:
-            old, gained = _edited(origin, edit, shard, first)
-            olds[name].append(old)
-            digest, first = digest + gained, first + shard.num_examples
-        expected[name] = Examples(sum(layouts[name].sizes), f"{digest % (1 << 64):016x}")
-        left = None if edit.labels is None else edit.labels[start - len(is_gone) : start][~is_gone]
-        splits[name] = Split((), label_counts(left, edit.schema))
-        _report_shards(name, split, layouts[name], olds[name], splits[name].label_counts)
-    num_unchanged = len(edit.is_removed) - int((edit.is_removed | edit.is_changed).sum())
-    content = json.dumps([manifest.to_text(), edit.content])
+        left = None if edit.labels is None else edit.labels[start:end][~edit.is_removed[start:end]]
+        outlines[name] = Split((), label_counts(left, edit.schema))
+        _report_shards(name, split, splits[name], outlines[name].label_counts)
+    num_accepted, num_changed = int((~edit.is_removed).sum()), int(is_changed.sum())
+    changes = (
+        []
+        if edit.labels is None
+        else [*map(np.ndarray.tolist, (np.flatnonzero(is_changed), edit.labels[is_changed]))]
+    )
+    inputs = (manifest.to_text(), json.dumps(changes), removed_text(edit.removed).decode("ascii"))
     return Derived(
         outline=replace(
             manifest,
             schema=edit.schema,
-            splits=splits,
-            options=_options(origin, edit),
-            inputs_digest=bytes_digest(content.encode("ascii")),
-            totals=with_rejects(manifest.totals, int((~edit.is_removed).sum()), edit.rejects),
+            splits=outlines,
+            options=_options(origin, edit, num_changed),
+            inputs_digest=bytes_digest("\n".join(inputs).encode("ascii")),
+            totals=with_rejects(manifest.totals, num_accepted, edit.rejects),
         ),
         origins=[origin],
-        olds=olds,
-        layouts=layouts,
-        expected=expected,
+        splits=splits,
         run=run,
         rejects=edit.rejects,
         removed=edit.removed,
         is_next=True,
         report=lambda _: report_line(
-            f"verified by digest: nothing has changed in the {counted(num_unchanged, 'other example')}"
+            "verified by digest: nothing has changed in the "
+            f"{counted(num_accepted - num_changed, 'other example')}"
         ),
     )
 
 
-def _edited(origin: Origin, edit: Edit, shard: Shard, first: int) -> tuple[OldShard, int]:
-    """Return a shard with its new labels, and by how much the digest of its examples grows.
+def _edited(origin: Origin, edit: Edit, is_changed: BoolArray, split: Split, start: int) -> NewSplit:
+    """Return a split after an edit; only the records that are removed or changed are read.
 
-    ``first`` is the number of its first example. Only the records that are removed or changed are read.
+    ``start`` is the number of its first example.
     """
-    own = slice(first, first + shard.num_examples)
-    changed = np.flatnonzero(edit.is_changed[own])
-    gone = np.flatnonzero(edit.is_changed[own] | edit.is_removed[own])
-    labels: dict[int, int] = {}
-    if edit.labels is not None:
-        labels = dict(zip(changed.tolist(), edit.labels[own][changed].tolist(), strict=True))
-    gained = _digest(origin, shard, changed, labels) - _digest(origin, shard, gone, {})
-    return OldShard(0, shard, labels), gained
+    counts, olds = [shard.num_examples for shard in split.shards], []
+    digest, first = int(split.examples_digest, 16), start
+    for shard in split.shards:
+        own = slice(first, first + shard.num_examples)
+        gone, changed = np.flatnonzero(edit.is_removed[own]), np.flatnonzero(is_changed[own])
+        labels: dict[int, int] = {}
+        if edit.labels is not None:
+            labels = dict(zip(changed.tolist(), edit.labels[own][changed].tolist(), strict=True))
+        digest += _digest(origin, shard, changed, labels)
+        digest -= _digest(origin, shard, changed, {}) + _digest(origin, shard, gone, {})
+        olds.append(OldShard(0, shard, labels))
+        first += shard.num_examples
+    is_gone, layout = edit.is_removed[start:first], whole_layout(counts)
+    if is_gone.any():
+        layout = kept_layout(counts, is_gone, is_balanced=max(counts) - min(counts) <= 1)
+    return NewSplit(olds, layout, Examples(sum(layout.sizes), f"{digest % (1 << 64):016x}"))
 
 
 def _digest(origin: Origin, shard: Shard, records: IntArray, labels: Mapping[int, int]) -> int:
@@ -172,14 +179,12 @@ def _digest(origin: Origin, shard: Shard, records: IntArray, labels: Mapping[int
     return int(examples_digest(lengths, checksums), 16)
 
 
-def _report_shards(
-    name: str, old: Split, layout: SplitLayout, olds: Sequence[OldShard], after: Mapping[str, int]
-) -> None:
+def _report_shards(name: str, old: Split, new: NewSplit, after: Mapping[str, int]) -> None:
     """Report which shards of a split are written, and warn of what it loses."""
-    num_written = sum(kept < 0 or bool(olds[kept].labels) for kept in layout.kept)
+    layout = new.layout
+    num_written = sum(kept < 0 or bool(new.olds[kept].labels) for kept in layout.kept)
     if num_written or len(layout.kept) < len(old.shards):
-        sizes = sorted({*layout.sizes})
-        each = " to ".join(f"{size:,}" for size in {sizes[0]: None, sizes[-1]: None})
+        each = " to ".join(f"{size:,}" for size in dict.fromkeys([min(layout.sizes), max(layout.sizes)]))
         moved = f", {counted(layout.num_moved, 'example')} moved to balance them" if layout.num_moved else ""
         of = counted(len(layout.kept), "shard")
         report_line(f"{name}: writing {num_written:,} of {of}, {each} examples per shard{moved}")
@@ -193,19 +198,14 @@ def _report_shards(
         report_warning(f"the split {name!r} will have no examples of the classes {quoted(lost)}")
 
 
-def _options(origin: Origin, edit: Edit) -> dict[str, Json]:
+def _options(origin: Origin, edit: Edit, num_changed: int) -> dict[str, Json]:
     """Return the options for the manifest, with those of the dataset before its first edit as its origin."""
-    before = dict(origin.manifest.options)
-    recorded: Json = {
-        **origin.to_json(),
-        "options": {name: value for name, value in before.items() if name not in _EDITED},
-    }
-    if before.get("source") in ("remove", "relabel") and "appended" not in before:
-        recorded = before["origin"]
+    before, recorded = dict(origin.manifest.options), origin.to_json()
+    recorded["options"] = {name: value for name, value in before.items() if name not in _EDITED}
+    is_edited = before.get("source") in ("remove", "relabel") and "appended" not in before
+    counts = {"removed": len(edit.removed), "relabeled": origin.manifest.made.num_relabeled + num_changed}
     return {
         "source": edit.verb,
-        **{name: before[name] for name in _EDITED if name in before},
-        **({"removed": len(edit.removed)} if edit.removed else {}),
-        **edit.options,
-        "origin": recorded,
+        **{name: count for name, count in counts.items() if count},
+        "origin": before["origin"] if is_edited else recorded,
     }

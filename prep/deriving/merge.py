@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, islice
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from tfshards.prep.building.output import dataset_name, output_folder
 from tfshards.prep.deriving.derive import commit_new, derived_from_all, shards_of
 from tfshards.prep.deriving.joining import add_totals, class_difference, feature_difference, join_splits
 from tfshards.prep.deriving.layout import whole_layout
-from tfshards.prep.deriving.options import NewShards, ShardOptions
+from tfshards.prep.deriving.options import ShardOptions, new_shards
 from tfshards.prep.deriving.stored import Origin, open_origin
 from tfshards.prep.engines.table import EngineName, find_run
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
@@ -20,7 +21,7 @@ from tfshards.prep.progress.lines import Log, report_warning, takes_log, to_stde
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.schemas import InputError, Manifest, OptionsError
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.keys import each_shard, hash_array, hash_key, keys_at
+from tfshards.schemas.keys import each_shard, hash_array, hash_key
 from tfshards.schemas.option import check_path, check_strings
 from tfshards.schemas.storage import AnyPath
 
@@ -90,9 +91,9 @@ def merge(
         recorded["as_splits"] = [*as_splits]
     compression = origins[0].manifest.compression
     if not options.keeps_shards or asked != ShardCounts() or (as_splits and has_keys):
-        new = NewShards.of(origins, splits, asked, options)
-        recorded |= new.to_json()
-        layouts, compression = new.layouts(), new.compression
+        new = new_shards(origins, splits, asked, options)
+        layouts, compression = new.layouts, new.compression
+        recorded |= new.options
     else:
         _check_compression(origins)
         olds = {name: shards_of(origins, name) for name in splits}
@@ -152,28 +153,27 @@ def _check_compression(origins: Sequence[Origin]) -> None:
 
 def check_keys_differ(origins: Sequence[Origin]) -> None:
     """Check that no key is in two of the datasets, among examples and rejected inputs."""
-    rejected = [[to_bytes(reject.key) for reject in origin.rejects()] for origin in origins]
-    hashes = []
-    for origin, others in zip(origins, rejected, strict=True):
-        shards = each_shard(origin.root, origin.manifest.shards)
-        held = [hash_array(map(hash_key, keys)) for _, keys in shards]
-        hashes.append(np.concatenate([*held, hash_array(map(hash_key, others))]))
+    hashes = [
+        np.concatenate([hash_array(map(hash_key, keys)) for keys in _keys(origin)]) for origin in origins
+    ]
     # S compares as V, since all hashes have the same length, and can be sorted
     together = np.concatenate(hashes).view("S16")
     order = np.argsort(together, kind="stable")
     repeated = order[1:][together[order[1:]] == together[order[:-1]]]
     if not len(repeated):
         return
-    one, other = np.flatnonzero(together == together[repeated.min()])[:2].tolist()
-    ends = np.cumsum([*map(len, hashes)])
-    first, second = np.searchsorted(ends, [one, other], side="right").tolist()
-    number = one - int(ends[first]) + len(hashes[first])
-    origin, num_known = origins[first], origins[first].manifest.num_examples
-    if number < num_known:
-        (key,) = keys_at(origin.root, origin.manifest.shards, np.array([number]))
-    else:
-        key = rejected[first][number - num_known]
+    same = np.flatnonzero(together == together[repeated.min()])
+    starts = np.cumsum([0, *map(len, hashes)])
+    one, other = np.searchsorted(starts, same[:2], side="right") - 1
+    key = next(islice(chain.from_iterable(_keys(origins[one])), int(same[0] - starts[one]), None))
     in_all = "" if len(repeated) == 1 else f" ({len(repeated):,} keys in total)"
     raise InputError(
-        "keys-overlap", key=to_text(key), root=origin.root, root2=origins[second].root, in_all=in_all
+        "keys-overlap", key=to_text(key), root=origins[one].root, root2=origins[other].root, in_all=in_all
     )
+
+
+def _keys(origin: Origin) -> Iterator[list[bytes]]:
+    """Yield the keys of each shard of a dataset, then those of its rejected inputs."""
+    for _, keys in each_shard(origin.root, origin.manifest.shards):
+        yield keys
+    yield [to_bytes(reject.key) for reject in origin.rejects()]

@@ -53,42 +53,28 @@ class ShardOptions:
 
 
 class NewShards(NamedTuple):
-    """What was asked for new shards of some datasets; ``counts`` has the number of shards of each split."""
+    """The new shards of some datasets: the layout of each split, and what manifests record of the shards."""
 
-    origins: Sequence[Origin]
-    counts: Mapping[str, int]
+    layouts: Mapping[str, SplitLayout]
     compression: Compression
+    options: Mapping[str, Json]
 
-    @classmethod
-    def of(
-        cls,
-        origins: Sequence[Origin],
-        splits: Mapping[str, Split],
-        asked: ShardCounts,
-        options: ShardOptions,
-    ) -> NewShards:
-        """Return the new shards of ``splits``, which hold the shards of all origins."""
-        least = options.shard_size
-        by_size = {
-            name: math.ceil(split.record_bytes / least) if least else len(split.shards)
-            for name, split in splits.items()
-        }
-        num_examples = {name: split.num_examples for name, split in splits.items()}
-        counts = asked.of_splits(num_examples, by_size, least)
-        compression = options.compression or origins[0].manifest.compression
-        return cls(origins, counts, compression)
 
-    def to_json(self) -> dict[str, Json]:
-        """Return the options for the manifest."""
-        options: dict[str, Json] = {"shards": dict(self.counts)}
-        if self.compression == "none":
-            return options
-        return {**options, "compression": {**recorded_release(self.compression)}}
-
-    def layouts(self) -> dict[str, SplitLayout]:
-        """Return the layout of each split, in which all records are in new shards."""
-        held = {name: [of.manifest.splits.get(name) for of in self.origins] for name in self.counts}
-        return {
-            name: new_layout([[shard.num_examples for shard in of.shards] for of in held[name] if of], count)
-            for name, count in self.counts.items()
-        }
+def new_shards(
+    origins: Sequence[Origin], splits: Mapping[str, Split], asked: ShardCounts, options: ShardOptions
+) -> NewShards:
+    """Return the new shards of ``splits``, which hold the shards of all origins."""
+    least, compression = options.shard_size, options.compression or origins[0].manifest.compression
+    by_size = {
+        name: math.ceil(split.record_bytes / least) if least else len(split.shards)
+        for name, split in splits.items()
+    }
+    counts = asked.of_splits({name: split.num_examples for name, split in splits.items()}, by_size, least)
+    layouts = {}
+    for name, count in counts.items():
+        held = [split for origin in origins if (split := origin.manifest.splits.get(name))]
+        layouts[name] = new_layout([[shard.num_examples for shard in split.shards] for split in held], count)
+    recorded: dict[str, Json] = {"shards": dict(counts)}
+    if compression != "none":
+        recorded["compression"] = {**recorded_release(compression)}
+    return NewShards(layouts, compression, recorded)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tfshards.prep.deriving.edit import Edit, check_known_keys, commit_edit, labels_of
+from tfshards.prep.deriving.edit import Edit, check_known_keys, commit_edit
 from tfshards.prep.deriving.stored import Origin
 from tfshards.prep.engines.table import EngineName, find_run
 from tfshards.prep.progress.lines import Log, report_line, takes_log, to_stderr
@@ -58,8 +58,8 @@ def relabel(
     """
     wanted = new_labels(labels)
 
-    def edit(origin: Origin) -> Edit | None:
-        return _edit(origin, wanted, new_classes=new_classes)
+    def edit(origin: Origin, before: Edit) -> Edit | None:
+        return _relabeled(origin, before, wanted, new_classes=new_classes)
 
     return commit_edit(dataset, edit, find_run(engine, beam_args))
 
@@ -108,8 +108,10 @@ def _text(value: object, column: str, number: int, path: AnyPath) -> str:
     return value
 
 
-def _edit(origin: Origin, wanted: Mapping[bytes, str], *, new_classes: bool) -> Edit | None:
-    manifest, old = origin.manifest, labels_of(origin)
+def _relabeled(
+    origin: Origin, before: Edit, wanted: Mapping[bytes, str], *, new_classes: bool
+) -> Edit | None:
+    manifest, old = origin.manifest, before.labels
     if old is None:
         raise InputError("relabel-no-label", root=origin.root)
     numbers_of, added = _classes(manifest, old, {*wanted.values()}, origin.root, new_classes=new_classes)
@@ -118,22 +120,17 @@ def _edit(origin: Origin, wanted: Mapping[bytes, str], *, new_classes: bool) -> 
     check_known_keys(unknown, len(wanted), origin)
     labels = old.copy()
     labels[examples] = np.array([numbers_of[label] for label in wanted.values()], np.int64)
-    changed = np.flatnonzero(labels != old)
-    if num_same := len(examples) - len(changed):
+    num_changed = int((labels != old).sum())
+    if num_same := len(examples) - num_changed:
         report_line(f"{counted(num_same, 'example')} with the wanted label already")
-    if not len(changed):
+    if not num_changed:
         return None
-    return Edit(
+    return replace(
+        before,
         verb="relabel",
-        what=f"relabeling {counted(len(changed), 'example')} of",
-        is_removed=np.zeros(len(old), np.bool_),
+        what=f"relabeling {counted(num_changed, 'example')} of",
         labels=labels,
-        is_changed=labels != old,
         schema=replace(manifest.schema, class_names=(*manifest.schema.class_names, *added)),
-        rejects=origin.rejects(),
-        removed=origin.removed(),
-        options={"relabeled": manifest.made.num_relabeled + len(changed)},
-        content=[changed.tolist(), labels[changed].tolist()],
     )
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Sequence
-
-import numpy as np
+from dataclasses import replace
 
 from tfshards.prep.building.rejects import original_of
-from tfshards.prep.deriving.edit import Edit, check_known_keys, commit_edit, labels_of
+from tfshards.prep.deriving.edit import Edit, check_known_keys, commit_edit
 from tfshards.prep.deriving.removed import RemovedKey, are_removed
 from tfshards.prep.deriving.stored import Origin
 from tfshards.prep.engines.table import EngineName, find_run
@@ -53,7 +52,9 @@ def remove(
         BuildError: writing stopped before the commit; the same call resumes.
     """
     wanted = _wanted(keys)
-    return commit_edit(dataset, lambda origin: _find(origin, wanted), find_run(engine, beam_args))
+    return commit_edit(
+        dataset, lambda origin, before: _without(origin, before, wanted), find_run(engine, beam_args)
+    )
 
 
 def _wanted(keys: str | os.PathLike[str] | Collection[str | bytes]) -> list[bytes]:
@@ -69,19 +70,17 @@ def _wanted(keys: str | os.PathLike[str] | Collection[str | bytes]) -> list[byte
     return sorted({to_bytes(key) if isinstance(key, str) else key for key in keys})
 
 
-def _find(origin: Origin, wanted: Sequence[bytes]) -> Edit | None:
-    manifest, before = origin.manifest, origin.removed()
-    is_removed = np.zeros(manifest.num_examples, np.bool_)
+def _without(origin: Origin, before: Edit, wanted: Sequence[bytes]) -> Edit | None:
+    is_removed = before.is_removed.copy()
     removed: set[bytes] = set()
     # all examples with a key, even if there are several
-    for number, key in occurrences(origin.root, manifest.shards, wanted):
+    for number, key in occurrences(origin.root, origin.manifest.shards, wanted):
         is_removed[number] = True
         removed.add(key)
-    rejects = origin.rejects()
-    gone = [reject for reject in rejects if _is_named(reject, {*wanted})]
+    gone = [reject for reject in before.rejects if _is_named(reject, {*wanted})]
     removed |= {to_bytes(reject.key) for reject in gone}
     missing = [key for key in wanted if key not in removed]
-    was_removed = are_removed(missing, before).tolist()
+    was_removed = are_removed(missing, before.removed).tolist()
     unknown = [key for key, is_one in zip(missing, was_removed, strict=True) if not is_one]
     check_known_keys(unknown, len(wanted), origin)
     if num_before := sum(was_removed):
@@ -89,18 +88,13 @@ def _find(origin: Origin, wanted: Sequence[bytes]) -> Edit | None:
     if not removed:
         return None
     inputs = f" and {counted(len(gone), 'rejected input')}" if gone else ""
-    new = frozenset(RemovedKey(hash_key(key)) for key in removed)
-    return Edit(
+    return replace(
+        before,
         verb="remove",
         what=f"removing {counted(int(is_removed.sum()), 'example')}{inputs} from",
         is_removed=is_removed,
-        labels=labels_of(origin),
-        is_changed=np.zeros(len(is_removed), np.bool_),
-        schema=manifest.schema,
-        rejects=[reject for reject in rejects if reject not in gone],
-        removed=before | new,
-        options={},
-        content=[*sorted(each.hashed.hex() for each in new)],
+        rejects=[reject for reject in before.rejects if reject not in gone],
+        removed=before.removed | {RemovedKey(hash_key(key)) for key in removed},
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tfshards.prep.building.output import dataset_name, output_folder
 from tfshards.prep.deriving.derive import Derived, commit_new, commit_next, derived_from_all
-from tfshards.prep.deriving.options import NewShards, ShardOptions
+from tfshards.prep.deriving.options import ShardOptions, new_shards
 from tfshards.prep.deriving.stored import Origin, open_origin
 from tfshards.prep.engines.table import EngineName, find_run
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
@@ -61,11 +61,11 @@ def reshard(
 
     def derive(origin: Origin, name: str, *, is_next: bool) -> Derived:
         of = origin.manifest
-        new = NewShards.of([origin], of.splits, asked, options)
+        new = new_shards([origin], of.splits, asked, options)
         splits = {split: Split((), held.label_counts) for split, held in of.splits.items()}
-        recorded: dict[str, Json] = {"source": "reshard", **new.to_json(), "origin": origin.to_json()}
+        recorded: dict[str, Json] = {"source": "reshard", **new.options, "origin": origin.to_json()}
         outline = replace(of, name=name, splits=splits, options=recorded, compression=new.compression)
-        return derived_from_all(outline, [origin], new.layouts(), run, is_next=is_next)
+        return derived_from_all(outline, [origin], new.layouts, run, is_next=is_next)
 
     def derive_next(origin: Origin) -> Derived | None:
         new = derive(origin, options.name or origin.manifest.name, is_next=True)

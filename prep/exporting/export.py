@@ -15,14 +15,12 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib.metadata import version
-from itertools import chain, islice
 
 from tfshards.prep.building.output import existing_folder
 from tfshards.prep.building.write import run_work
 from tfshards.prep.engines.table import EngineName, Work, find_run
-from tfshards.prep.exporting.format import Content, Format, Part, text_of
+from tfshards.prep.exporting.format import Format, Part
 from tfshards.prep.exporting.parquet import Parquet
 from tfshards.prep.exporting.webdataset import WebDataset
 from tfshards.prep.progress.lines import (
@@ -35,8 +33,8 @@ from tfshards.prep.progress.lines import (
     to_stderr,
 )
 from tfshards.prep.records.values import selected
-from tfshards.schemas import FormatError, InputError, Manifest, OptionsError, Schema, Shard, read_manifest
-from tfshards.schemas.companions import read_keys
+from tfshards.prep.views.files import LABELS_NAME, labels_text
+from tfshards.schemas import FormatError, InputError, Manifest, OptionsError, Schema, read_manifest
 from tfshards.schemas.coordinates import coordinates_of
 from tfshards.schemas.errors import counted
 from tfshards.schemas.files import local_path
@@ -44,18 +42,16 @@ from tfshards.schemas.json_reader import Json, as_json, load_json
 from tfshards.schemas.manifest_file import check_outside_datasets
 from tfshards.schemas.option import check_strings
 from tfshards.schemas.sizes import size
-from tfshards.schemas.storage import AnyPath, any_path
+from tfshards.schemas.storage import any_path
 from tfshards.schemas.storage.locking import LOCK_NAME, locked
 from tfshards.schemas.storage.untrusted import RECORD, read_whole
-from tfshards.schemas.storage.verbs import delete, delete_tree, each, make_folder, put, sync
+from tfshards.schemas.storage.verbs import delete, delete_tree, make_folder, put, sync
 
 # in the order of the help
 FORMATS: Mapping[str, type[Format]] = {each.name: each for each in (WebDataset, Parquet)}
 RECORD_NAME = ".export.json"
 WORK_NAME = ".export.work"
 _UNFINISHED_RECORD = re.compile(rf"{re.escape(RECORD_NAME)}\.[0-9a-f]{{16}}")
-# They decide whether byte strings are text.
-_FIRST_EXAMPLES = 1_000
 
 
 @dataclass(frozen=True, repr=False)
@@ -108,7 +104,8 @@ def export(
     name when it is complete. A killed export resumes when it is called again with the same arguments: it
     keeps the parts that exist, and ends with the same bytes.
 
-    Keys are text if all of them are UTF-8. Other byte strings are text if those of the first examples are.
+    Byte strings are exported as text. One that is not UTF-8 ends the export, unless ``as_bytes`` names its
+    feature. Class names are also in ``labels.txt``, in label order.
 
     Args:
         dataset: folder of the dataset, or its URL.
@@ -124,7 +121,7 @@ def export(
         OptionsError: an argument is invalid.
         FormatError: the format cannot hold a feature of the dataset; the error lists all of them.
         InputError: ``dataset`` is not a dataset, ``directory`` holds something else, the records differ
-            from the manifest, or a byte string is not text after all.
+            from the manifest, or a byte string is not text.
         RecordError: a record is damaged.
         BuildError: a worker failed; the same call resumes.
     """
@@ -136,10 +133,19 @@ def export(
     features = selected(manifest.schema, select)
     has_labels = any(feature.kind == "label" for feature in features)
     schema = Schema(features, manifest.schema.class_names if has_labels else ())
+    check_strings("as_bytes", as_bytes)
+    for name in as_bytes:
+        if name not in schema.names or schema[name].kind != "bytes":
+            texts = [feature.name for feature in features if feature.kind == "bytes"]
+            raise OptionsError("as-bytes-unknown", name=name, names=texts)
     chosen = FORMATS[to](
-        root=root, directory=folder, work=folder / WORK_NAME, manifest=manifest, schema=schema
+        root=root,
+        directory=folder,
+        work=folder / WORK_NAME,
+        manifest=manifest,
+        schema=schema,
+        binary=frozenset(as_bytes),
     )
-    chosen = replace(chosen, binary=_binary(chosen, as_bytes))
     if problems := chosen.problems():
         raise FormatError(
             f"to={to!r} cannot hold all of {root}; name the features to export with select=, or choose "
@@ -153,51 +159,15 @@ def export(
     with existing_folder(folder), locked(folder) as note:
         report_warning(*filter(None, [note]))
         _claim(chosen)
-        parts, others = _parts(manifest), chosen.others()
+        parts = _parts(manifest)
         missing = [part for part in parts if not (folder / chosen.path(part)).exists()]
-        absent = [path for path in others if not (folder / path).exists()]
-        if missing or absent:
-            _write(chosen, missing, {path: others[path] for path in absent}, run)
+        paths = [*map(chosen.path, parts), *([LABELS_NAME] if schema.class_names else [])]
+        if missing or not (folder / paths[-1]).exists():
+            _write(chosen, missing, run)
         else:
             report_line(f"{folder} holds this export already")
-        paths = [*map(chosen.path, parts), *others]
         sizes = {path: (folder / path).stat().st_size for path in paths}
     return Export(str(folder), to, manifest.num_examples, sizes, len(parts) - len(missing), len(parts))
-
-
-def _binary(chosen: Format, as_bytes: Sequence[str]) -> frozenset[str]:
-    """Return the features whose byte strings are not text: those named, and those that are not UTF-8."""
-    check_strings("as_bytes", as_bytes)
-    for name in as_bytes:
-        if name not in chosen.texts:
-            raise OptionsError("as-bytes-unknown", name=name, to=chosen.name, names=sorted(chosen.texts))
-    binary, undecided = {*as_bytes}, {*chosen.texts} - {*as_bytes}
-    schema, shards = chosen.manifest.schema, chosen.manifest.shards
-    if schema.key and schema.key.name in undecided:
-        undecided.remove(schema.key.name)
-        if not all(each(chosen.root, partial(_has_text_keys, chosen.root), shards)):
-            binary.add(schema.key.name)
-    if undecided:
-        as_stored = replace(chosen, binary=chosen.texts)
-        examples = chain.from_iterable(map(as_stored.examples, _parts(chosen.manifest)))
-        for example in islice(examples, _FIRST_EXAMPLES):
-            binary |= {name for name in undecided if not _is_text(example.values[name])}
-    for name in sorted(binary - {*as_bytes}):
-        report_line(f"{name!r} is exported as bytes: some of its values are not UTF-8")
-    return frozenset(binary)
-
-
-def _has_text_keys(root: AnyPath, shard: Shard) -> bool:
-    keys, problems = read_keys(root, shard)
-    if keys is None:
-        raise FormatError(str(root), problems)
-    return _is_text(keys)
-
-
-def _is_text(value: Content) -> bool:
-    with suppress(UnicodeDecodeError):
-        return text_of(value) is not None
-    return False
 
 
 def _claim(chosen: Format) -> None:
@@ -227,43 +197,39 @@ def _claim(chosen: Format) -> None:
     delete_tree(chosen.work)
 
 
-def _write(
-    chosen: Format, parts: Sequence[Part], others: Mapping[str, bytes], run: Callable[[Work], None]
-) -> None:
-    """Write the parts and other files that are missing."""
+def _write(chosen: Format, parts: Sequence[Part], run: Callable[[Work], None]) -> None:
+    """Write parts, and the class names."""
     folder = chosen.directory
     make_folder(chosen.work)
-    if parts:
-        progress = WorkProgress("export", _written(parts).num_examples)
-        # of the manifest, workers need nothing that grows with the dataset
-        task = replace(chosen, manifest=replace(chosen.manifest, splits={}), reporter=progress.reporter)
-        work = Work(
-            task.write_part,
-            parts,
-            progress,
-            size=_written(parts),
-            folder=chosen.work,
-            sources=(chosen.root,),
-            measure=lambda: _written([part for part in parts if (folder / chosen.path(part)).exists()]),
-        )
-        run_work(run, work, folder)
-        sync(*{(folder / chosen.path(part)).parent for part in parts})
-    for path, content in others.items():
-        put(folder / path, content, chosen.work)
+    progress = WorkProgress("export", _written(parts).num_examples)
+    # of the manifest, workers need nothing that grows with the dataset
+    task = replace(chosen, manifest=replace(chosen.manifest, splits={}), reporter=progress.reporter)
+    work = Work(
+        task.write_part,
+        parts,
+        progress,
+        size=_written(parts),
+        folder=chosen.work,
+        sources=(chosen.root,),
+        measure=lambda: _written([part for part in parts if (folder / chosen.path(part)).exists()]),
+    )
+    run_work(run, work, folder)
+    if chosen.schema.class_names:
+        put(folder / LABELS_NAME, labels_text(chosen.schema.class_names).encode("utf-8"), chosen.work)
     delete_tree(chosen.work)
-    sync(folder)
+    sync(*{(folder / chosen.path(part)).parent for part in parts}, folder)
 
 
 def _parts(manifest: Manifest) -> list[Part]:
     parts: list[Part] = []
     for name, split in manifest.splits.items():
         first = 0
-        for index, shard in enumerate(split.shards):
-            parts.append(Part(name, index, len(split.shards), first, shard))
+        for number, shard in enumerate(split.shards):
+            facts = (shard.path, shard.num_examples, shard.record_bytes, shard.examples_digest)
+            parts.append(Part(name, number, len(split.shards), first, *facts))
             first += shard.num_examples
     return parts
 
 
 def _written(parts: Sequence[Part]) -> Written:
-    shards = [part.shard for part in parts]
-    return Written(sum(each.num_examples for each in shards), sum(each.record_bytes for each in shards))
+    return Written(sum(part.num_examples for part in parts), sum(part.num_bytes for part in parts))

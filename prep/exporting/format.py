@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, NamedTuple, TypeAlias, cast
@@ -14,7 +14,7 @@ from tfshards.prep.progress.lines import Reporter
 from tfshards.prep.records.example import Values, as_encoded
 from tfshards.prep.records.frames import RecordError, read_frames
 from tfshards.prep.records.values import parse_record
-from tfshards.schemas import Feature, InputError, Manifest, Problem, Schema, Shard
+from tfshards.schemas import Feature, InputError, Manifest, Problem, Schema
 from tfshards.schemas.digests import examples_digest
 from tfshards.schemas.files import sync_file
 from tfshards.schemas.storage import AnyPath
@@ -24,15 +24,17 @@ from tfshards.schemas.storage.verbs import make_folder
 _EXAMPLES = 256
 
 
-@dataclass(frozen=True)
-class Part:
-    """The examples of one shard; ``index`` and ``first``, its first example, count in the split."""
+class Part(NamedTuple):
+    """One shard, as workers need it: ``number`` and ``first``, its first example, count in its split."""
 
     split: str
-    index: int
-    count: int
+    number: int
+    total: int
     first: int
-    shard: Shard
+    shard: str
+    num_examples: int
+    num_bytes: int
+    examples_digest: str
 
 
 # Bytes for an image, a mask and kind ``raw``, one element, or a list of them; byte strings may be text.
@@ -80,17 +82,8 @@ class Format:
         """Return what the format cannot hold of the dataset."""
         raise NotImplementedError
 
-    @property
-    def texts(self) -> frozenset[str]:
-        """The features that the format stores as text, unless they are in ``binary``."""
-        return frozenset(feature.name for feature in self.schema.features if feature.kind == "bytes")
-
     def write(self, path: Path, examples: Iterator[Example]) -> None:
         """Write examples to a new file."""
-        raise NotImplementedError
-
-    def others(self) -> Mapping[str, bytes]:
-        """Return the content of files about the whole export, by their paths in the directory."""
         raise NotImplementedError
 
     def write_part(self, part: Part) -> None:
@@ -106,8 +99,10 @@ class Format:
 
     def examples(self, part: Part) -> Iterator[Example]:
         """Yield the examples of a part in order, after checking each, and at the end all together."""
-        path = self.root / part.shard.path
-        texts = self.texts - self.binary
+        path = self.root / part.shard
+        texts = [
+            each for each in self.schema.features if each.kind == "bytes" and each.name not in self.binary
+        ]
         lengths: list[int] = []
         checksums: list[int] = []
         for found in read_frames(path, self.manifest.compression):
@@ -122,20 +117,21 @@ class Format:
             exported: dict[str, Content] = {
                 each.name: as_encoded(each, values[each.name]) for each in self.schema.features
             }
-            for name in texts:
-                try:
-                    exported[name] = text_of(exported[name])
-                except UnicodeDecodeError:
-                    raise InputError(
-                        "export-not-text", name=name, path=path, record=found.number, directory=self.directory
-                    ) from None
+            try:
+                for feature in texts:
+                    exported[feature.name] = _text_of(exported[feature.name])
+            except UnicodeDecodeError:
+                name, folder = feature.name, self.directory
+                raise InputError(
+                    "export-not-text", name=name, path=path, record=found.number, directory=folder
+                ) from None
             yield Example(part.first + found.number, len(data), exported)
         rest = len(lengths) % _EXAMPLES
         self.reporter.report(rest, sum(lengths[len(lengths) - rest :]))
         digest = examples_digest(np.array(lengths, np.int64), np.array(checksums, np.uint32))
-        if len(lengths) != part.shard.num_examples or digest != part.shard.examples_digest:
+        if (len(lengths), digest) != (part.num_examples, part.examples_digest):
             raise InputError(
-                "export-miscounted", path=path, num_lengths=len(lengths), num_examples=part.shard.num_examples
+                "export-miscounted", path=path, num_lengths=len(lengths), num_examples=part.num_examples
             )
 
     def dtype_problems(self, dtypes: Sequence[str], fault: str) -> list[Problem]:
@@ -154,7 +150,7 @@ def array_of(feature: Feature, value: Content) -> np.ndarray:
     return array.reshape([-1 if dim is None else dim for dim in feature.shape])
 
 
-def text_of(value: Content) -> str | list[str]:
+def _text_of(value: Content) -> str | list[str]:
     """Return a byte string, or a list of them, as text; raise UnicodeDecodeError if one is not UTF-8."""
     if isinstance(value, bytes):
         return value.decode("utf-8")

@@ -1,8 +1,8 @@
-"""Export to Parquet with the metadata of Hugging Face ``datasets``: images, class names, a dataset card.
+"""Export to Parquet with the metadata of Hugging Face ``datasets``: images, class names, splits.
 
 Format: https://parquet.apache.org/docs/file-format, written by pyarrow. The features are in the schema's
-metadata under ``huggingface``, as ``datasets`` writes it (``Features.to_dict``), and ``README.md`` lists the
-splits (https://huggingface.co/docs/hub/datasets-manual-configuration): ``datasets.load_dataset(DIR)``.
+metadata under ``huggingface``, as ``datasets`` writes it (``Features.to_dict``), and the names of the files
+are those from which it derives splits (https://huggingface.co/docs/datasets/repository_structure).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
@@ -44,7 +44,7 @@ class Parquet(Format):
 
     def path(self, part: Part) -> str:
         """Return the path of a part in the directory."""
-        return f"data/{part.split}-{part.index:05d}-of-{part.count:05d}.parquet"
+        return f"data/{_split_name(part.split)}-{part.number:05d}-of-{part.total:05d}.parquet"
 
     def problems(self) -> list[Problem]:
         """Return what the format cannot hold of the dataset."""
@@ -75,22 +75,6 @@ class Parquet(Format):
                     for feature in features
                 ]
                 writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
-
-    def others(self) -> Mapping[str, bytes]:
-        """Return the dataset card, which names the files of each split."""
-        manifest = self.manifest
-        files: list[Json] = [
-            {"split": _split_name(name), "path": f"data/{name}-?????-of-*.parquet"}
-            for name in manifest.splits
-        ]
-        # JSON is YAML
-        card = json.dumps([{"config_name": "default", "data_files": files}])
-        lines = [
-            *("---", f"configs: {card}", "---", "", f"# {manifest.name}", ""),
-            *(f"Exported by tfshards, build {manifest.build_id}.", "", "| split | examples |", "|---|---|"),
-            *(f"| {name} | {split.num_examples:,} |" for name, split in manifest.splits.items()),
-        ]
-        return {"README.md": "\n".join([*lines, ""]).encode("utf-8")}
 
     def _types(self, feature: Feature) -> tuple[Type, Json]:
         """Return the Arrow type of a feature, and its description as ``Features.to_dict`` returns it."""

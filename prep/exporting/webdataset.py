@@ -12,7 +12,7 @@ import json
 import re
 import tarfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ import numpy as np
 
 from tfshards.prep.exporting.format import Content, Example, Format, Part, array_of
 from tfshards.prep.imaging.formats import HEAD_BYTES, format_of
-from tfshards.prep.views.files import LABELS_NAME, labels_text
 from tfshards.schemas import Feature, Problem, pixel_files
 
 
@@ -33,12 +32,7 @@ class WebDataset(Format):
 
     def path(self, part: Part) -> str:
         """Return the path of a part in the directory."""
-        return f"{self.manifest.name}-{part.split}-{part.index:06d}.tar"
-
-    @property
-    def texts(self) -> frozenset[str]:
-        """The features that the format stores as text, unless they are in ``binary``."""
-        return super().texts - {each.name for each in self.schema.features if _is_key(each)}
+        return f"{self.manifest.name}-{part.split}-{part.number:06d}.tar"
 
     def problems(self) -> list[Problem]:
         """Return what the format cannot hold of the dataset."""
@@ -47,7 +41,7 @@ class WebDataset(Format):
         counts = Counter(members.values())
         for name, member in members.items():
             if name in self.binary and self.schema[name].shape != ():
-                problems.append(Problem(name, "is a list of byte strings, of which some are not UTF-8"))
+                problems.append(Problem(name, "is a list of byte strings, which is exported only as text"))
             if counts[member] > 1:
                 problems.append(Problem(name, f"has the same file name as another feature, {member!r}"))
         return problems
@@ -66,11 +60,6 @@ class WebDataset(Format):
                     header.size, header.mode = len(content), 0o644
                     tar.addfile(header, io.BytesIO(content))
 
-    def others(self) -> Mapping[str, bytes]:
-        """Return the class names in label order, which tar files have no place for."""
-        names = self.schema.class_names
-        return {LABELS_NAME: labels_text(names).encode("utf-8")} if names else {}
-
     def _files(self) -> Iterator[tuple[Feature, str, Callable[[Any], bytes]]]:
         """Yield each feature, what follows the number in the names of its files, and what encodes a value.
 
@@ -84,20 +73,18 @@ class WebDataset(Format):
             elif feature is self.schema.label:
                 # -1 means no class
                 yield feature, "cls", lambda label: str(label).encode("ascii")
-            elif _is_key(feature):
-                yield feature, "key", bytes
             elif feature.kind != "bytes":
                 yield feature, f"{name}.npy", partial(_npy, feature)
             elif feature.shape != ():
                 yield feature, f"{name}.json", lambda texts: json.dumps(texts, ensure_ascii=False).encode()
-            elif feature.name in self.binary:
-                yield feature, f"{name}.bin", bytes
+            elif feature.name == "key":
+                yield feature, "key", _bytes
             else:
-                yield feature, f"{name}.txt", str.encode
+                yield feature, f"{name}.bin" if feature.name in self.binary else f"{name}.txt", _bytes
 
 
-def _is_key(feature: Feature) -> bool:
-    return feature.name == "key" and feature.kind == "bytes" and feature.shape == ()
+def _bytes(value: str | bytes) -> bytes:
+    return value.encode("utf-8") if isinstance(value, str) else value
 
 
 def _npy(feature: Feature, value: Content) -> bytes:

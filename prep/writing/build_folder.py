@@ -38,6 +38,7 @@ from tfshards.schemas.storage.untrusted import RECORD, read_whole
 from tfshards.schemas.storage.verbs import (
     delete,
     delete_tree,
+    delete_uploads,
     each,
     exists,
     files_in,
@@ -326,6 +327,8 @@ class BuildFolder:
     def remove_work(self) -> None:
         """Remove what was needed only while shards were written."""
         delete_tree(self.work)
+        # of shards that a killed process began to upload
+        delete_uploads(self.root)
 
     def remove(self, kept: Sequence[str] = ()) -> None:
         """Remove the files of the build, except those ``kept``, and at last its record.

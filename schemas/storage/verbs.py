@@ -193,11 +193,17 @@ def delete_tree(folder: AnyPath, last: str = "") -> None:
     """
     if isinstance(folder, RemotePath):
         folder.remove_tree(last)
+        delete_uploads(folder)
+        return
+    shutil.rmtree(str(folder), ignore_errors=True)
+
+
+def delete_uploads(folder: AnyPath) -> None:
+    """Remove the parts of uploads into a folder that were not finished; on disks there are none."""
+    if isinstance(folder, RemotePath):
         # without the right to list them, a rule of the bucket has to remove them
         with suppress(OSError):
             abort_uploads(folder)
-        return
-    shutil.rmtree(str(folder), ignore_errors=True)
 
 
 def tree_size(folder: AnyPath) -> int:

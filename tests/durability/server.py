@@ -30,9 +30,9 @@ from tfshards.prep.cli import main as cli
 MODULES = (
     "numpy.ma",
     "tfshards.prep.building.build",
-    "tfshards.prep.rewriting.append",
-    "tfshards.prep.rewriting.relabel",
-    "tfshards.prep.rewriting.remove",
+    "tfshards.prep.deriving.append",
+    "tfshards.prep.deriving.relabel",
+    "tfshards.prep.deriving.remove",
     "tfshards.prep.engines.local",
     "tfshards.prep.sources.table",
 )

@@ -8,11 +8,16 @@ import signal
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.errors import raises
+from tests.prep.calls import fail, note, work_of
 from tests.programs import until
+from tfshards.prep.engines.table import find_run
+from tfshards.schemas import InputError
 
 from .builds import NUM_SHARDS, Build, building, contents
 from .engines import ENGINES, Engine
@@ -123,6 +128,12 @@ def test_a_build_recovers_or_resumes_after_a_worker_pool_was_killed_and_started_
 def test_an_interrupted_build_whose_job_ends_by_itself_resumes(trial):
     # the job may finish shards that the second command has begun
     trial.run(Build.interrupt, twice=NUM_SHARDS)
+
+
+@on_each_engine
+def test_the_error_of_a_worker_is_raised_with_its_class_and_code(engine, tmp_path):
+    with raises(InputError, "changed-file"):
+        find_run("beam", engine.options)(work_of(partial(fail, "input", note), tmp_path))
 
 
 @on_a_cluster

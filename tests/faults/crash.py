@@ -178,20 +178,6 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
         f"{_POWER}[build images]",
     ),
     (
-        "a resumed reshard keeps no finished shard",
-        "prep/rewriting/write.py",
-        "    finished, area = _finished(plan), plan.area\n",
-        "    finished, area = {}, plan.area\n",
-        f"{_CRASHES}[reshard]",
-    ),
-    (
-        "an unfinished edit with other options is not discarded",
-        "prep/rewriting/commit.py",
-        "    discard_others(state, wanted.plan_id, outline.options)\n",
-        "",
-        f"{_OTHERS}[reshard]",
-    ),
-    (
         "an unfinished build with other inputs is not discarded",
         "prep/building/build.py",
         "        discard_others(state, wanted.plan_id, wanted.options)\n",

@@ -19,7 +19,7 @@ FAULTS = [
     ),
     (
         "merged datasets keep the names of their splits",
-        "prep/rewriting/merge.py",
+        "prep/deriving/merge.py",
         "open_origin(root, split) for root, split in",
         'open_origin(root, "") for root, split in',
         f"{RUN}[how-to: How do I make one dataset of datasets that are its splits?]",

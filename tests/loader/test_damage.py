@@ -75,7 +75,8 @@ def edit(path):
 
 
 def index_of(path):
-    return path / index_path(shard_of(path, 1).name)
+    shard = shard_of(path, 1)
+    return shard.parent / index_path(shard.name)
 
 
 def rewritten(path, change):
@@ -141,7 +142,7 @@ def test_one_error_names_all_damaged_shards_and_the_remedy(copied):
 def test_damage_in_a_different_split_does_not_matter(write_dataset, tmp_path, numbered):
     schema, examples = read_manifest(numbered([1])).schema, [[{"number": 1}]]
     path = write_dataset(tmp_path / "two", schema, {"train": examples, "val": examples})
-    next(path.glob("*-val-*")).unlink()
+    next(path.glob("*/*-val.*")).unlink()
     for read in (load, batches):
         (batch,) = read(path, "train", batch_size=1)
         assert np.asarray(batch["number"]).tolist() == [1]
@@ -370,7 +371,7 @@ def test_all_other_examples_keep_their_positions(texts, copied, damage, lost):
 def test_a_warning_counts_damaged_records_and_names_the_first(copied):
     flip_some(copied)
     name = re.escape(shard_of(copied, 0).name)
-    message = rf"6 of the {COUNT} records .* weight 0: {name} record 0, {name} record 1, .* and 3 more"
+    message = rf"6 of the {COUNT} records .* weight 0: \S*{name} record 0, \S*{name} record 1, .* and 3 more"
     with pytest.warns(UserWarning, match=message) as caught:
         load(copied, **SKIP)
     # it points to the line that calls load()

@@ -8,6 +8,7 @@ import pytest
 
 from tests.errors import fault, raises
 from tests.format_reader import companion
+from tests.prep.exported import BUILD_ID
 from tests.surface.command import main
 from tfshards.command import VERBS
 from tfshards.loader import Mix, Occurrence, Part, Shuffle, Worker, batches, when, which
@@ -41,7 +42,7 @@ def test_only_files_of_keys_are_read_of_shards_whose_keys_are_asked_for(write_da
     path = write_keys(write_dataset, tmp_path / "damaged", "a/")
     for shard in range(4):
         shard_of(path, shard).write_bytes(b"")
-    flip_bit(path / companion(shard_of(path, 2).name, "keys"), 100)
+    flip_bit(path / companion(f"{BUILD_ID}/{shard_of(path, 2).name}", "keys"), 100)
     where = {"batch_size": 17, "shuffle": None}
     assert which(path, step=0, **where)[3] == Occurrence(0, 0, 0, 3, 3, b"a/3")
     assert len(which(path, step=1, keys=False, **where)) == 17

@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.errors import raises
+from tests.prep.exported import write_manifest
 from tests.prep.table_files import encoded
 from tests.storage.conftest import lead_to, new_bucket
 from tfshards import prep
 from tfshards.loader import Records, load
 from tfshards.schemas import Feature, FormatError, InputError, OptionsError, Schema, read_manifest
-from tfshards.schemas.manifest_file import write_manifest
 
 from .conftest import in_shards
 
@@ -168,7 +168,7 @@ def test_values_that_do_not_fit_the_schema_are_refused(write_dataset, tmp_path, 
     values = {stored.name: np.ones(stored.shape, stored.dtype)}
     path = write_dataset(tmp_path, Schema((stored,)), {"train": [[values] * 9]})
     manifest = dataclasses.replace(read_manifest(path), schema=Schema((stated,)))
-    write_manifest(manifest, path)
+    write_manifest(path, manifest)
     for numbers in ([3], [*range(9)]):
         with pytest.raises(FormatError, match=r"feature '[xy]' (is|has)"):
             _ = Records(path)[numbers]
@@ -221,8 +221,8 @@ def test_a_bucket_is_read_from_copies_once_there_are_some(varied, running_server
         bucket.store().put(str(path.relative_to(varied)), path.read_bytes())
     near = tmp_path / "near"
     records = Records(bucket.url, cache=f"disk:{near}")
-    for copied in near.rglob("*.tfrecord-*"):
-        bucket.store().delete(copied.name)
+    for shard in read_manifest(varied).shards:
+        bucket.store().delete(shard.path)
     expected = [*Records(varied)]
     assert [each["key"] for each in records] == [each["key"] for each in expected]
     pickled = pickle.dumps(records)

@@ -108,7 +108,7 @@ def test_a_flipped_byte_is_named_as_in_a_local_file_and_never_kept(local, remote
     with pytest.raises(tf.errors.InvalidArgumentError) as error:
         seen.extend(int(batch["number"][0]) for batch in data)
     assert f"shard {remote}/{shard} is damaged at record 100, offset " in str(error.value)
-    assert "the command that built the dataset, with --overwrite, builds it again" in str(error.value)
+    assert "verify DATASET --repair" in str(error.value)
     # groups of steps are parsed together
     assert seen == list(range(0, 20 * len(seen), 20))
     assert list(near.rglob("*@*"))

@@ -147,6 +147,6 @@ def test_examples_without_a_class_lead_to_a_warning(write_dataset, tmp_path, nam
     if 0 in labels:
         assert not warned(classes=[0])
     # damage of labels that nothing else reads is not reported
-    for file in (path / "index").glob("*.labels"):
+    for file in path.glob("*/index/*.labels"):
         file.write_bytes(b"")
     assert len(warned()) == (bool(count) and not names)

@@ -188,7 +188,7 @@ def test_a_resumed_run_keeps_its_lanes(data):
 
 def test_labels_that_contradict_the_manifest_are_refused(tmp_path):
     data = written(tmp_path, [3])
-    (labels,) = data.path.glob("index/*.labels")
+    (labels,) = data.path.glob("*/index/*.labels")
     labels.write_bytes(labels.read_bytes()[::-1])
     with pytest.raises(FormatError):
         batches(data.path, batch_size=1, classes=["bee"])

@@ -165,7 +165,7 @@ def write_records(
     for name, shards in splits.items():
         written = []
         for index, records in enumerate(shards):
-            path = f"every-{name}-{BUILD_ID}.tfrecord-{index:05d}-of-{len(shards):05d}"
+            path = f"{BUILD_ID}/every-{name}.tfrecord-{index:05d}-of-{len(shards):05d}"
             numbers = labels[name][index] if labels else [0] * len(records)
             labels_of_shard = numbers if schema.label else None
             keys = [_key(data) for data in records] if schema.key else None
@@ -174,7 +174,7 @@ def write_records(
         made[name] = Split(tuple(written), (label_counts or {}).get(name, {}))
     number = sum(split.num_examples for split in made.values())
     totals = Totals(entries=number, accepted=number)
-    manifest = Manifest("every", BUILD_ID, "", schema, made, totals, **fields)
+    manifest = Manifest("every", BUILD_ID, BUILD_ID, schema, made, totals, **fields)
     write_manifest(root, manifest)
     return manifest
 

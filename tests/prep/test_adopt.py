@@ -424,7 +424,7 @@ ASSIGNED = [
     ("p0 p1 p2 p3", {"splits": {"a": "p[01]", "held-out": "p2"}}, {"a": ["p0", "p1"], "held-out": ["p2"]}),
     ("a-0-of-1 a-0-of-2 a-1-of-2", {"splits": {"train": "a-0-of-2"}}, {"train": ["a-0-of-2"]}),
     ("train-00000-of-00003", {"splits": {"train": "train-*"}}, {"train": ["train-00000-of-00003"]}),
-    ("a.tfrecord", {"splits": {"x": "a*", "y": "*"}}, "x=a* and y=*"),
+    ("a.tfrecord", {"splits": {"x": "a*", "y": "*"}}, "splits={'x': 'a*', 'y': '*'}"),
     ("a.tfrec", {"splits": {"x": "b*"}}, "a.tfrec"),
     ("train/val.tfrecord", {}, "train/val.tfrecord"),
     ("train.tfrecord x.tfrecord", {}, "x.tfrecord"),

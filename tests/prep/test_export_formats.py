@@ -167,34 +167,31 @@ def test_values_that_are_not_finite_and_arrays_of_any_kind_are_kept(to, tmp_path
 
 
 @pytest.mark.parametrize("to", ["webdataset", "parquet"])
-def test_byte_strings_that_are_not_utf_8_are_kept(to, tmp_path, monkeypatch):
+def test_byte_strings_that_are_not_utf_8_are_exported_where_they_are_named(to, tmp_path):
     features = (IMAGE, KEY, EVERYTHING["caption"])
     rows = [{name: example(number)[name] for name in ("image", "key", "caption")} for number in range(4)]
-    rows[3]["key"], rows[2]["caption"] = b"\xff/x.png", b"\xfe\xfd"
+    rows[1]["key"], rows[3]["caption"] = b"\xff/x.png", b"\xfe\xfd"
     write_dataset(tmp_path / "ds", Schema(features), {"train": [rows[:2], rows[2:]]})
-    lines = []
-    export(tmp_path / "ds", tmp_path / "out", to=to, log=lines.append)
-    named = {line.split("'")[1] for line in lines if "are not UTF-8" in line}
-    assert named == {"webdataset": {"caption"}, "parquet": {"key", "caption"}}[to]
-    # the same command finds the export as it is
-    again = export(tmp_path / "ds", tmp_path / "out", to=to, log=lines.append)
-    assert again.num_kept == 2
-    assert lines[-1].endswith("holds this export already")
-    # those of the first examples decide, but for keys, all of which are in files
-    monkeypatch.setattr("tfshards.prep.exporting.export._FIRST_EXAMPLES", 2)
-    with raises(InputError, "export-not-text", name="caption", record=0):
-        export_quietly(tmp_path / "ds", tmp_path / "late", to=to)
-    export_quietly(tmp_path / "ds", tmp_path / "given", to=to, as_bytes=["caption"])
-    for directory in ("out", "given"):
-        found = read(tmp_path / directory, to)
-        captions = [row["caption" if to == "parquet" else "caption.bin"] for row in found]
-        assert captions == [row["caption"] for row in rows]
-        assert [row["key"] for row in found] == [row["key"] for row in rows]
+    with raises(InputError, "export-not-text", name="key", record=1):
+        export_quietly(tmp_path / "ds", tmp_path / "out", to=to)
+    with raises(InputError, "export-not-text", name="caption", record=1):
+        export_quietly(tmp_path / "ds", tmp_path / "other", to=to, as_bytes=["key"])
+    # the parts of the other export are not mixed with these
+    with raises(InputError, "export-other", names=["as_bytes"]):
+        export_quietly(tmp_path / "ds", tmp_path / "other", to=to, as_bytes=["key", "caption"])
+    export_quietly(tmp_path / "ds", tmp_path / "given", to=to, as_bytes=["key", "caption"])
+    found = read(tmp_path / "given", to)
+    captions = [row["caption" if to == "parquet" else "caption.bin"] for row in found]
+    assert captions == [row["caption"] for row in rows]
+    assert [row["key"] for row in found] == [row["key"] for row in rows]
 
 
 def test_lists_of_byte_strings_that_are_not_utf_8_are_refused(tmp_path):
     schema = Schema((Feature("x", "bytes", "bytes", (None,)),))
     write_dataset(tmp_path / "ds", schema, {"train": [[{"x": [b"a", b"\xff"]}]]})
-    with pytest.raises(FormatError, match="x: is a list of byte strings, of which some are not UTF-8"):
-        export_quietly(tmp_path / "ds", tmp_path / "out", to="webdataset")
-    assert export_quietly(tmp_path / "ds", tmp_path / "parquet", to="parquet").num_examples == 1
+    with raises(InputError, "export-not-text", name="x"):
+        export_quietly(tmp_path / "ds", tmp_path / "text", to="webdataset")
+    with pytest.raises(FormatError, match="x: is a list of byte strings"):
+        export_quietly(tmp_path / "ds", tmp_path / "out", to="webdataset", as_bytes=["x"])
+    made = export_quietly(tmp_path / "ds", tmp_path / "parquet", to="parquet", as_bytes=["x"])
+    assert made.num_examples == 1

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from tests.errors import raises
+from tests.format_reader import companion
 from tfshards.prep import ImageFolder, Options, adopt, append, prune, remove, verify
-from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, read_manifest
+from tfshards.schemas import BuildError, FormatError, InputError, Manifest, OptionsError, read_manifest
 
 from . import derived
 from .derived import build_arrays, build_quietly, first_shard, keys, quiet, write_images
@@ -39,7 +40,7 @@ def test_nothing_of_the_removed_examples_is_on_disk_after_prune(tmp_path, log):
     # the twin was rejected as a copy of one of them
     made = remove(root, names, log=quiet)
     assert (made.totals.rejected, made.rejects_digest) == (0, "")
-    assert not list(root.glob(f"rejected-{made.build_id}*"))
+    assert not (root / made.rejects_path).exists()
     held = everything(root)
     assert all(name.encode() in held for name in names)
     prune(root)
@@ -47,7 +48,6 @@ def test_nothing_of_the_removed_examples_is_on_disk_after_prune(tmp_path, log):
     for text in [*images, *(name.encode() for name in [*names, "dog/twin.png"])]:
         assert text not in held
     assert b"cat/006.png" in held
-    assert not (root / ".build").exists()
     assert verify(root, deep=True)
     # nor do they come back
     assert append(pictures, root, engine="local", log=log.append) == made
@@ -93,10 +93,10 @@ def test_what_cannot_be_edited_is_refused(root, tmp_path):
     adopt(tmp_path / "adopted", splits={"train": "a*"})
     with raises(InputError, "edit-of-foreign-records"):
         remove(tmp_path / "adopted", ["cat/000.png"], log=quiet)
-    # a file of another shard than that with the key
-    key = keys(root)["train"][0]
-    (root / manifest.splits["test"].shards[0].files[0]).unlink()
-    with raises(BuildError, "file-fault"):
+    # the keys of another shard than that with the key
+    key, path = keys(root)["train"][0], companion(manifest.splits["test"].shards[0].path, "keys")
+    (root / path).unlink()
+    with pytest.raises(FormatError, match=path):
         remove(root, [key], log=quiet)
     assert read_manifest(root) == manifest
 

@@ -52,7 +52,7 @@ def test_a_key_that_several_examples_have_is_found_in_each(tmp_path):
 @pytest.mark.parametrize("content", [None, b"", b"a", b"a\0b\0c", b"a\0c"])
 def test_a_missing_or_damaged_file_of_keys_is_named(content, tmp_path):
     shards = written(tmp_path, [[b"x"], [b"a", b"b"]])
-    (path,) = (tmp_path / "index").glob("*00001-of-00002.keys")
+    (path,) = tmp_path.glob("*/index/*00001-of-00002.keys")
     if content is None:
         path.unlink()
     else:

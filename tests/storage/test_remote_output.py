@@ -5,12 +5,13 @@ import itertools
 import numpy as np
 import pytest
 
-from tests.engines.builds import contents
 from tests.errors import raises
+from tests.format_reader import Folder
 from tests.prep import conftest
 from tests.tables import mostly_nightly
 from tfshards.prep import Arrays, ImageFolder, Options, prune, verify
-from tfshards.prep.building import build as build_module
+from tfshards.prep.building import commit
+from tfshards.prep.engines import local
 from tfshards.schemas import BuildError
 from tfshards.schemas.storage import RemotePath, any_path
 
@@ -56,20 +57,20 @@ OFTEN = [*(("moto", name) for name in CASES)]
 def test_a_build_into_a_bucket_equals_a_local_one(name, bucket, small_folder, tmp_path, quiet_build):
     make, arguments = CASES[name]
     source = make(small_folder)
-    local = quiet_build(source, tmp_path / "data", **arguments)
+    expected = quiet_build(source, tmp_path / "data", **arguments)
     out = f"{bucket.url}/some/data"
-    assert quiet_build(source, out, **arguments) == local
-    assert objects(out) == contents(tmp_path / "data")
+    assert quiet_build(source, out, **arguments) == expected
+    assert objects(out) == {**Folder(tmp_path / "data")}
     assert uploads(bucket) == []
     before = versions(out)
-    assert quiet_build(source, out, **arguments) == local
+    assert quiet_build(source, out, **arguments) == expected
     assert versions(out) == before
 
 
 def interrupted(monkeypatch, quiet_build, *arguments, **options):
     """Run a build that fails before its commit."""
     with monkeypatch.context() as patch:
-        patch.setattr(build_module, "commit_build", failing)
+        patch.setattr(commit, "finish", failing)
         with raises(BuildError, "the power failed"):
             quiet_build(*arguments, **options)
 
@@ -105,37 +106,56 @@ def test_a_resumed_build_reads_no_shard_and_writes_those_again_that_were_replace
 def test_prune_removes_an_unfinished_build_with_its_uploads(bucket, small_folder, monkeypatch, quiet_build):
     out = f"{bucket.url}/data"
     interrupted(monkeypatch, quiet_build, ImageFolder(small_folder), out)
-    client = s3_client(bucket.server)
-    for key in ("data/.build/shards/x", "other/y"):
-        client.create_multipart_upload(Bucket=bucket.name, Key=key)
-    assert [one.path for one in prune(out, dry_run=True)] == [".build/"]
+    (folder,) = any_path(out).iterdir()
+    begin_uploads(bucket, f"data/{folder.name}/x", "other/y")
+    found = prune(out, dry_run=True)
+    assert f"{folder.name}/work/" in [one.path for one in found]
     assert len(uploads(bucket)) == 2
-    assert [one.path for one in prune(out)] == [".build/"]
+    assert prune(out) == found
     assert objects(out) == {}
     assert uploads(bucket) == ["other/y"]
 
 
+def begin_uploads(bucket, *keys):
+    client = s3_client(bucket.server)
+    for key in keys:
+        client.create_multipart_upload(Bucket=bucket.name, Key=key)
+
+
+def test_a_resumed_build_removes_the_uploads_that_it_does_not_need(
+    bucket, small_folder, monkeypatch, quiet_build
+):
+    out, source = f"{bucket.url}/data", ImageFolder(small_folder)
+    interrupted(monkeypatch, quiet_build, source, out)
+    (folder,) = any_path(out).iterdir()
+    begin_uploads(bucket, f"data/{folder.name}/data-train.tfrecord-00000-of-00001", "data/mine")
+    quiet_build(source, out)
+    assert uploads(bucket) == ["data/mine"]
+
+
 @each_store
+@pytest.mark.parametrize("step", ["replace_if", "finish"])
 @pytest.mark.parametrize("how", ["another", "the same", "a removed one"])
-def test_a_commit_that_comes_too_late_is_reported(how, bucket, small_folder, monkeypatch, quiet_build, log):
+def test_a_commit_that_comes_too_late_is_reported(how, step, bucket, small_folder, monkeypatch, quiet_build):
     out, source = f"{bucket.url}/data", ImageFolder(small_folder)
     if how == "a removed one":
         quiet_build(source, out, seed=3)
-    commit = build_module.commit_build
+    call = getattr(commit, step)
 
     def late(*arguments):
-        monkeypatch.setattr(build_module, "commit_build", commit)
+        monkeypatch.setattr(commit, step, call)
         if how == "a removed one":
             (any_path(out) / "dataset.json").unlink()
         else:
             quiet_build(source, out, seed=1 if how == "another" else 0)
-        return commit(*arguments)
+        return call(*arguments)
 
-    monkeypatch.setattr(build_module, "commit_build", late)
+    monkeypatch.setattr(commit, step, late)
     if how == "the same":
-        quiet_build(source, out)
-        assert f"{out}: another run of the same build has committed it meanwhile" in log
-        assert not [name for name in objects(out) if name.startswith(".build")]
+        whole = quiet_build(source, f"{bucket.url}/whole/data")
+        monkeypatch.setattr(commit, step, late)
+        assert quiet_build(source, out) == whole
+        assert objects(out) == objects(f"{bucket.url}/whole/data")
     else:
         why = "was committed in the meantime" if how == "another" else "was replaced in the meantime"
         with pytest.raises(BuildError, match=why):
@@ -144,28 +164,45 @@ def test_a_commit_that_comes_too_late_is_reported(how, bucket, small_folder, mon
         assert verify(out, deep=True)
 
 
+def test_a_run_whose_shards_another_run_of_the_same_build_has_written_finds_them(
+    bucket, small_folder, monkeypatch, quiet_build, log
+):
+    out, source = f"{bucket.url}/data", ImageFolder(small_folder)
+    run = local.run
+
+    def late(*arguments, **options):
+        monkeypatch.setattr(local, "run", run)
+        quiet_build(source, out)
+        run(*arguments, **options)
+
+    monkeypatch.setattr(local, "run", late)
+    assert quiet_build(source, out) == quiet_build(source, f"{bucket.url}/whole/data")
+    assert f"{out}: another run of the same build has committed it meanwhile" in log
+    assert objects(out) == objects(f"{bucket.url}/whole/data")
+
+
 def test_a_shard_that_another_run_replaced_is_not_committed(bucket, small_folder, monkeypatch, quiet_build):
     out, source = f"{bucket.url}/data", ImageFolder(small_folder)
     whole = quiet_build(source, f"{bucket.url}/whole/data", shards=2)
-    copy = RemotePath.copy_to
+    finish = commit.finish
 
-    def copy_late(path: RemotePath, target: RemotePath) -> None:
-        if path.name.endswith("-00000-of-00002"):
-            path.write_bytes(path.read_bytes()[::-1])
-        copy(path, target)
+    def late(target, *arguments):
+        (path,) = target.root.glob("*-00000-of-00002")
+        path.write_bytes(path.read_bytes()[::-1])
+        return finish(target, *arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(RemotePath, "copy_to", copy_late)
+        patch.setattr(commit, "finish", late)
         with raises(BuildError, "shard-replaced"):
             quiet_build(source, out, shards=2)
-    assert not (any_path(out) / "dataset.json").is_file()
+    assert not [*any_path(out).rglob("dataset.json")]
     assert quiet_build(source, out, shards=2) == whole
     assert objects(out) == objects(f"{bucket.url}/whole/data")
 
 
-def test_a_shard_that_another_run_writes_again_is_reported(bucket, small_folder, monkeypatch, quiet_build):
-    monkeypatch.setattr("tfshards.prep.engines.local.run", lambda *_, **__: None)
-    with raises(BuildError, "shard-overtaken", where="shard 0 of split 'train'"):
+def test_a_shard_that_no_worker_has_written_is_reported(bucket, small_folder, monkeypatch, quiet_build):
+    monkeypatch.setattr(local, "run", lambda *_, **__: None)
+    with raises(BuildError, "shard-unfinished", where="shard 0 of split 'train'"):
         quiet_build(ImageFolder(small_folder), f"{bucket.url}/data", shards=2)
 
 

@@ -10,8 +10,8 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
-from tests.engines.builds import contents
 from tests.errors import raises
+from tests.format_reader import Folder
 from tests.pictures import image_file
 from tests.prep.test_write_shards import planned
 from tfshards import loader, prep
@@ -84,7 +84,7 @@ def expected(tmp_path_factory) -> dict[str, bytes]:
     """Return the files that the pipeline writes to a disk."""
     out = tmp_path_factory.mktemp("local") / "out"
     run(transform(out))
-    return contents(out)
+    return {**Folder(out)}
 
 
 @pytest.fixture

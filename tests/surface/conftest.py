@@ -40,7 +40,7 @@ def made(tmp_path_factory) -> Path:
     photos = prep.ImageFolder(root / "photos")
     first = prep.build(photos, root / "data", shards=2, seed=1, **QUIET)
     prep.build(photos, root / "data", shards=2, overwrite=True, **QUIET)
-    write(root / "old", first.build_id)
+    write(root / "old", first.folder)
     shutil.copytree(root / "data", root / "more")
     shutil.copytree(root / "data", root / "torn")
     for shard in (root / "torn").glob("*/*.tfrecord-*"):

@@ -145,7 +145,7 @@ class Line:
     output: int | None = None
     """Which of the positional arguments is a new folder."""
     makes: str = ""
-    """A file that the right line makes or changes; "" if it changes nothing."""
+    """A file that the right line makes, changes or removes; "" if it changes nothing."""
 
     def own_flags(self) -> dict[str, Flag]:
         """Return the flags, but without those of another verb or kind that the same code adds to both."""
@@ -223,13 +223,13 @@ LINES = [
     ),
     line("diff", "data data", {}, ("is_same", "num_same", "added", "removed", "changed"), inputs=(0, 1)),
     line("generations", "data", {}, ("generations",)),
-    line("restore", "data BUILD", {}, makes="data/dataset.json"),
+    line("restore", "data OLD", {}, makes="data/dataset.json"),
     line(
         "prune",
         "data",
         {**CONFIG, "--dry-run": SWITCH},
         ("dry_run", "removed", "num_bytes"),
-        makes="data/generations",
+        makes="data/OLD",
     ),
     line(
         "reshard",
@@ -257,7 +257,6 @@ LINES = [
             "--shards": SHARDS["--shards"],
             "--follow-links": SWITCH,
             "--new-classes": SWITCH,
-            "--checksum": SWITCH,
         },
         inputs=(0, 1),
     ),

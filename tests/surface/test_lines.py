@@ -20,11 +20,12 @@ def words(line, *, without="", more=()):
     if without in own:
         index = own.index(without)
         own = own[:index] + own[index + 2 :]
-    return [*line.verb.split(), *line.paths.replace("BUILD", build_id()).split(), *own, *more]
+    return [*line.verb.split(), *with_old(line.paths).split(), *own, *more]
 
 
-def build_id():
-    return Path("old").read_text()
+def with_old(text):
+    """Return a text with the folder of the earlier generation in it."""
+    return text.replace("OLD", Path("old").read_text())
 
 
 def test_the_table_has_every_verb():
@@ -44,12 +45,13 @@ def test_help_lists_the_flags_of_the_table_and_explains_each(line):
 
 @each
 def test_a_right_line_prints_its_result_as_text_and_as_json(line, own):
-    before = snapshot(".")
+    before, made = snapshot("."), with_old(line.makes)
     ended, document = run_json(words(line))
     assert ended.status == 0, ended
     assert {*line.keys} <= {*document}
     assert (snapshot(".") != before) == bool(line.makes)
-    assert not line.makes or Path(line.makes).exists() == (line.verb != "prune")
+    assert not made or Path(made).exists() == (line.verb != "prune")
+    assert line.verb != "prune" or f"./{made}" in before
     # what is not the result is not on standard output, and nothing looks like an error
     assert not re.search(r"^tfshards|Traceback", ended.err, re.MULTILINE), ended
     if line.verb in ("build images", "reshard", "verify", "info"):

@@ -79,7 +79,7 @@ REFUSALS = [
     ("export data other --to webdataset", 1, "export-not-empty", "other"),
     ("export data data --to webdataset", 1, "export-not-empty", "data"),
     ("export data data/sub/sub --to webdataset", 1, "output-in-dataset", "data/sub/sub"),
-    ("show torn", 1, "record-damaged", "/data-train.tfrecord-"),
+    ("show torn", 1, "record-damaged", ["torn/", "/data-train.tfrecord-00000-of-00002"]),
     ("adopt data", 1, "adopt-is-dataset", "data"),
     ("bench data --size none --crop center", 2, "bench-option-no-size", "--crop center"),
     ("bench numbers --size 5x5", 2, "bench-size-no-images", "--size 5x5"),
@@ -148,9 +148,7 @@ def test_verify_reports_damage_on_standard_output_with_status_1(own):
     for options, problems in ((["--deep"], 0), ([], 1), (["--deep"], 2)):
         ended, document = run_json(["verify", "data", *options])
         assert (ended.status, ended.err) == (int(problems > 0), "")
-        assert [found["place"].split(":")[0].split(" ")[0] for found in document["problems"]] == [
-            shard
-        ] * problems
+        assert [found["place"] for found in document["problems"]] == [shard] * problems
         if not problems:
             content = bytearray(Path("data", shard).read_bytes())
             content[40] ^= 1
@@ -162,8 +160,20 @@ def test_verify_reports_damage_on_standard_output_with_status_1(own):
     ended, document = run_json("verify broken")
     assert (ended.status, ended.err) == (1, "")
     assert document["problems"][0]["place"].startswith("dataset.json")
+
+
+def test_a_repair_rebuilds_what_follows_and_prints_the_command_for_the_rest(own):
+    damaged = read_manifest("data").shards[1]
+    for path in damaged.files:
+        Path("data", path).write_bytes(b"?")
     ended, document = run_json("verify data --repair")
-    assert (ended.status, len(document["left"]), len(document["remedies"])) == (1, 1, 1)
+    assert (ended.status, document["repaired"]) == (1, [])
+    assert "build images … data --overwrite" in document["remedies"][0]
+    assert run("build images photos data --shards 2 --overwrite").status == 0
+    (Path("data") / damaged.files[1]).unlink()
+    ended, document = run_json("verify data --repair")
+    assert (ended.status, document["repaired"], document["left"]) == (0, [damaged.files[1]], [])
+    assert verify("data", deep=True)
 
 
 def test_differences_and_findings_are_results_with_status_1(own):
@@ -186,7 +196,7 @@ def test_a_build_that_rejects_too_much_names_the_files_and_where_all_are_listed(
     assert [line for line in err.splitlines() if not line.isprintable()] == []
     assert r"'cat/bad\n.png' (unreadable)" in err
     assert "--max-rejected" in err
-    (listed,) = Path("new").glob(".build/*/rejected.jsonl")
+    (listed,) = Path("new").glob("*/work/rejected.jsonl")
     assert str(listed) in err
     assert run_json("build images photos new")[1]["kind"] == "build"
     write("photos/cat/notes.txt", "text")
@@ -198,10 +208,10 @@ def test_a_build_that_rejects_too_much_names_the_files_and_where_all_are_listed(
     assert rows[4:7] == [["class", "train"], ["cat", "4"], ["dog", "4"]]
     counts = ["10", "8", "1", "1"]
     assert [word for word in rows[7] if word.isdecimal()] == counts
-    assert any("rejected-" in word for row in rows for word in row)
+    assert any(word.endswith("/rejected.jsonl") for row in rows for word in row)
     # with the reason, as long as the list of rejects exists
     error = refused(["show", "new", "cat/bad\n.png"], [r"'cat/bad\n.png'", "unreadable"], status=1)
-    next(Path("new").glob("rejected-*")).unlink()
+    next(Path("new").glob("*/rejected.jsonl")).unlink()
     assert "unreadable" not in refused(["show", "new", "cat/bad\n.png"], status=1, code="key-unknown")
     assert "key-rejected" not in error
 
@@ -232,7 +242,8 @@ def test_repeated_builds_are_up_to_date_and_print_the_same(own):
     again = run("build images photos new")
     assert (first.status, again.status, first.out) == (0, 0, again.out)
     assert "up to date" in again.err
-    assert run("info new") == (0, first.out, "")
+    info, folder = run("info new"), Path("new", read_manifest("new").folder)
+    assert info == (0, f'{first.out}TensorFlow Datasets: tfds.builder_from_directory("{folder}")\n', "")
 
 
 def test_classes_beyond_the_largest_are_listed_on_demand(own):
