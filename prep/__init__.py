@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from tfshards.prep.building.build import build, plan
     from tfshards.prep.building.generations import Generation, Pruned, generations, prune, restore
     from tfshards.prep.building.write_shards import WriteShards, WriteShardsResult
-    from tfshards.prep.deriving.diff import Diff, diff
     from tfshards.prep.deriving.append import append
+    from tfshards.prep.deriving.diff import Diff, diff
     from tfshards.prep.deriving.merge import merge
     from tfshards.prep.deriving.options import ShardOptions
     from tfshards.prep.deriving.relabel import relabel

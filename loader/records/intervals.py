@@ -82,11 +82,7 @@ def _fetched(fetcher: Fetcher, intervals: RecordIntervals, epoch: tf.Tensor) -> 
 
 # The length that marks the end of a shard.
 _END = -1
-REMEDY = (
-    "; `tfshards verify DATASET --deep` lists all damage, `tfshards verify DATASET --repair` names "
-    "the command that writes the file again; or restore it from a backup, or skip damaged records with "
-    "on_damage='skip', remainder='pad'"
-)
+SKIP_OR_REMEDY = f"; {REMEDY}, or skip damaged records with on_damage='skip', remainder='pad'"
 
 # The shard can be read from its beginning, although reading by its index failed.
 _AGAIN = (

@@ -80,7 +80,9 @@ def test_each_verb_keeps_the_values(rows, tmp_path, quiet_build):
     ended = run(["show", out, "0.png", "--save", saved])
     assert (ended.status, ended.out.count("PNG 12 x 9 (height x width), mode I;16, ")) == (0, 2)
     assert np.array_equal(Image.open(saved), SCANS[0])
-    for example in tfds.builder_from_directory(out / manifest.folder).as_dataset(split="train").as_numpy_iterator():
+    for example in (
+        tfds.builder_from_directory(out / manifest.folder).as_dataset(split="train").as_numpy_iterator()
+    ):
         number = int(example["key"][:1])
         assert np.array_equal(example["image"][..., 0], SCANS[number])
         assert np.array_equal(example["mask"][..., 0], CLASSES[number])
