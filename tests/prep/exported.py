@@ -180,8 +180,9 @@ def write_records(
 
 
 def write_manifest(root: Path, manifest: Manifest) -> None:
-    """Write a manifest that may be wrong."""
-    (root / "dataset.json").write_text(manifest.to_text(), encoding="ascii")
+    """Write a manifest that may be wrong, also into the folder of its build."""
+    for folder in {root, root / manifest.folder}:
+        (folder / "dataset.json").write_text(manifest.to_text(), encoding="ascii")
 
 
 def write_dataset(root, schema, splits: Mapping[str, Sequence[Sequence[Mapping]]], **fields) -> Manifest:
