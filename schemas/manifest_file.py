@@ -90,7 +90,8 @@ def check_outside_datasets(path: AnyPath, where: str) -> None:
     """Raise InputError if the folder of an output is in a dataset; ``where`` says what to name instead."""
     # A link of this name may lead from a dataset, or into one.
     folders = dict.fromkeys((*(path.parent.resolve() / path.name).parents, *path.resolve().parents))
-    for folder in folders:
+    # from the outermost, since each build in a dataset has a manifest as well
+    for folder in reversed(folders):
         with suppress(OSError):
             if is_manifest(folder / MANIFEST_NAME):
                 raise InputError("output-in-dataset", path=path, folder=folder, where=where)

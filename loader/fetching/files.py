@@ -18,7 +18,7 @@ import numpy.typing as npt
 from tfshards.loader.fetching.blocks import BlockTable, Piece
 from tfshards.loader.fetching.folder import BlockFolder
 from tfshards.loader.fetching.schedule import NEVER, Kept
-from tfshards.loader.records.intervals import SKIP_OR_REMEDY
+from tfshards.loader.stored.frames import REMEDY
 from tfshards.schemas.frames import header_of, masked_crc32c_of
 from tfshards.schemas.index import FOOTER_BYTES, FRAME_OVERHEAD, HEADER_BYTES
 from tfshards.schemas.storage import AnyPath, ChangedError, view_range
@@ -227,7 +227,7 @@ class BlockFiles:
             damage, failure = dict(self._damage.get(shard, {})), self._failures.get(shard)
         if damage:
             first = min((each for each in damage if each >= record), default=max(damage))
-            return f"shard {path} is damaged at record {first}, offset {damage[first]}{SKIP_OR_REMEDY}"
+            return f"shard {path} is damaged at record {first}, offset {damage[first]}; {REMEDY}"
         if isinstance(failure, ChangedError):
             why = (
                 f"was changed after it was opened: it {failure.strerror}; load the dataset again, since the "

@@ -73,7 +73,9 @@ def claimed(folder: AnyPath, staged: str = "") -> Iterator[OutputState]:
         try:
             state = inspect_output(folder)
             check_usable(state)
-            remove_staged(folder, kept=staged)
+            # those of a later run stay, which has removed the one of this run
+            if not staged or (folder / staged).is_dir():
+                remove_staged(folder, kept=staged)
             if state.manifest and state.manifest.folder:
                 # of a process that was killed after the commit
                 BuildFolder(folder, state.manifest.folder).remove_work()
@@ -89,16 +91,17 @@ def existing_folder(folder: AnyPath) -> Iterator[None]:
         yield
         return
     with ExitStack() as stack:
-        created = [path for path in (folder, *folder.parents) if not path.exists()]
-        # from the innermost
-        for path in reversed(created):
-            stack.callback(_remove_empty, path)
         try:
+            created = [path for path in (folder, *folder.parents) if not path.exists()]
+            # from the innermost
+            for path in reversed(created):
+                stack.callback(_remove_empty, path)
             folder.mkdir(parents=True, exist_ok=True)
             # otherwise a power failure may lose the whole dataset after its commit
             sync(*(path.parent for path in reversed(created)))
         except OSError as error:
-            check_usable(inspect_output(folder))
+            with suppress(OSError):
+                check_usable(inspect_output(folder))
             raise InputError("output-unwritable", folder=folder, why=error.strerror) from None
         yield
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any
 
-from tfshards.prep.engines.table import END_SECONDS, Work, run_on_threads, share
+from tfshards.prep.engines.table import Work, run_on_threads, share
 from tfshards.prep.progress.lines import Written
 from tfshards.prep.progress.threads import is_limited, limited_jobs, num_jobs, num_writers
 from tfshards.schemas import BuildError, OptionsError
@@ -25,6 +25,8 @@ _PROGRAM = "import sys; sys.path[:] = {path}; from tfshards.prep.engines.local i
 # A helper takes a third of a second to start, which is also the time to write about this much. Examples count
 # as well as their bytes, for example where they are rows of small arrays.
 _BYTES_PER_HELPER = 32 << 20
+# for a helper to give up its call
+_END_SECONDS = 10
 
 
 def find_run(arguments: Sequence[str]) -> Callable[[Work], None]:
@@ -113,7 +115,7 @@ class Helper:
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         try:
-            self._process.communicate(timeout=END_SECONDS)
+            self._process.communicate(timeout=_END_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.communicate()

@@ -23,8 +23,8 @@ _MODULES = {
     "local": "tfshards.prep.engines.local",
     "beam": "tfshards.prep.engines.beam",
 }
-# for the end of threads after Ctrl-C
-END_SECONDS = 10
+# for the end of threads after Ctrl-C, of which one may wait for a job that continues elsewhere
+_END_SECONDS = 3
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def share(
         work.progress.follow(measure)
     except BaseException as error:  # Ctrl-C, or the system refuses a thread
         fail(error)
-        deadline = time.monotonic() + END_SECONDS
+        deadline = time.monotonic() + _END_SECONDS
         for thread in threads:
             if thread.ident is not None:
                 thread.join(max(0.0, deadline - time.monotonic()))

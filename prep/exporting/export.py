@@ -166,6 +166,8 @@ def export(
             _write(chosen, missing, run)
         else:
             report_line(f"{folder} holds this export already")
+        # also what a killed run has named
+        sync(*{(folder / path).parent for path in paths}, folder)
         sizes = {path: (folder / path).stat().st_size for path in paths}
     return Export(str(folder), to, manifest.num_examples, sizes, len(parts) - len(missing), len(parts))
 
@@ -217,7 +219,6 @@ def _write(chosen: Format, parts: Sequence[Part], run: Callable[[Work], None]) -
     if chosen.schema.class_names:
         put(folder / LABELS_NAME, labels_text(chosen.schema.class_names).encode("utf-8"), chosen.work)
     delete_tree(chosen.work)
-    sync(*{(folder / chosen.path(part)).parent for part in parts}, folder)
 
 
 def _parts(manifest: Manifest) -> list[Part]:

@@ -134,7 +134,9 @@ def test_damage_of_files_is_refused_by_name_before_the_first_step(copied, reader
 def test_one_error_names_all_damaged_shards_and_the_remedy(copied):
     for index in (0, 1, 3):
         shard_of(copied, index).write_bytes(b"short")
-    with pytest.raises(FormatError, match=r"`tfshards verify DATASET --repair`(.|\n)*3 problems") as error:
+    with pytest.raises(
+        FormatError, match=r"`tfshards verify DATASET --deep` .* --repair`(.|\n)*3 problems"
+    ) as error:
         load(copied, batch_size=2)
     assert len(error.value.problems) == 3
 

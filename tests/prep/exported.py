@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import json
 import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -175,13 +176,15 @@ def write_records(
     number = sum(split.num_examples for split in made.values())
     totals = Totals(entries=number, accepted=number)
     manifest = Manifest("every", BUILD_ID, BUILD_ID, schema, made, totals, **fields)
+    record = {"format": "tfshards build, version 1", "folder": BUILD_ID, "stamps": "", "options": {}}
+    (root / BUILD_ID / "build.json").write_text(json.dumps(record), encoding="ascii")
     write_manifest(root, manifest)
     return manifest
 
 
 def write_manifest(root: Path, manifest: Manifest) -> None:
-    """Write a manifest that may be wrong, also into the folder of its build."""
-    for folder in {root, root / manifest.folder}:
+    """Write a manifest that may be wrong, and its copy in the folder of the build."""
+    for folder in (root, root / manifest.folder):
         (folder / "dataset.json").write_text(manifest.to_text(), encoding="ascii")
 
 

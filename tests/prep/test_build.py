@@ -54,7 +54,7 @@ def test_a_runner_that_runs_nothing_is_detected(tmp_path, quiet_build):
     "wrong", ["FlinkRunner", "--direct_num_workers=two", "--runner=Flonk", "--runner=none.Flonk"]
 )
 def test_a_mistake_in_beam_options_is_reported_before_writing(wrong, tmp_path, quiet_build):
-    with pytest.raises(OptionsError, match=wrong.partition("=")[0]) as found:
+    with raises(OptionsError, "beam-usage") as found:
         quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", beam_args=[wrong])
     assert "\n" not in str(found.value)
     assert not (tmp_path / "out").exists()

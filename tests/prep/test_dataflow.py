@@ -8,7 +8,7 @@ from tfshards.prep.engines.beam import pipeline_of
 from tfshards.prep.engines.table import find_run
 from tfshards.prep.engines.worker import requirements_of
 from tfshards.prep.planning.options import DEFAULT_SHARD_SIZE
-from tfshards.prep.writing.area import ShardId
+from tfshards.prep.writing.build_folder import ShardId
 
 from .calls import note, work_of
 

@@ -33,7 +33,7 @@ def test_pairs_are_named_a_few_in_the_message_and_all_in_the_list(image_folder, 
         *[True] * 3,
     )
     quiet_build(ImageFolder(root), tmp_path / "2" / "out", options=DROP)
-    (path,) = (tmp_path / "2" / "out").glob("rejected-*.jsonl")
+    (path,) = (tmp_path / "2" / "out").glob("*/rejected.jsonl")
     listed = [json.loads(line) for line in path.open()]
     assert [(line["key"], line["reason"]) for line in listed] == [(name, "duplicate") for name in names[1:]]
     assert all("'a/1.png'" in line["detail"] for line in listed)

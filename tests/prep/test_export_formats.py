@@ -171,10 +171,10 @@ def test_byte_strings_that_are_not_utf_8_are_exported_where_they_are_named(to, t
     features = (IMAGE, KEY, EVERYTHING["caption"])
     rows = [{name: example(number)[name] for name in ("image", "key", "caption")} for number in range(4)]
     rows[1]["key"], rows[3]["caption"] = b"\xff/x.png", b"\xfe\xfd"
-    write_dataset(tmp_path / "ds", Schema(features), {"train": [rows[:2], rows[2:]]})
+    write_dataset(tmp_path / "ds", Schema(features), {"train": [rows]})
     with raises(InputError, "export-not-text", name="key", record=1):
         export_quietly(tmp_path / "ds", tmp_path / "out", to=to)
-    with raises(InputError, "export-not-text", name="caption", record=1):
+    with raises(InputError, "export-not-text", name="caption", record=3):
         export_quietly(tmp_path / "ds", tmp_path / "other", to=to, as_bytes=["key"])
     # the parts of the other export are not mixed with these
     with raises(InputError, "export-other", names=["as_bytes"]):

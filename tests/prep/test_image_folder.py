@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.errors import raises
 from tfshards.prep import ImageFolder, ImageOptions
-from tfshards.schemas import BuildError
+from tfshards.schemas import InputError
 
 
 def test_folders_may_be_nested_deeper_than_the_recursion_limit(image_folder):
@@ -47,15 +48,20 @@ def a_pipe(path: Path) -> None:
     os.mkfifo(path)
 
 
-@pytest.mark.parametrize("change", [longer, shorter, newer, a_pipe, Path.unlink])
-def test_a_file_that_changes_after_it_was_listed_ends_the_build(change, small_folder, tmp_path, quiet_build):
+CHANGES = [(change, "changed-file") for change in (longer, shorter, newer, a_pipe)]
+
+
+@pytest.mark.parametrize(("change", "code"), [*CHANGES, (Path.unlink, "unreadable")])
+def test_a_file_that_changes_after_it_was_listed_ends_the_build(
+    change, code, small_folder, tmp_path, quiet_build
+):
     class Changing(ImageFolder):
         def stage(self, folder, **given):
             found = super().stage(folder, **given)
             change(small_folder / "cat" / "00.png")
             return found
 
-    with pytest.raises(BuildError, match=r"00\.png: (changed|cannot be read)"):
+    with raises(InputError, code, path=str(small_folder / "cat" / "00.png")):
         quiet_build(Changing(small_folder), tmp_path / "out", engine="local")
     assert not (tmp_path / "out" / "dataset.json").exists()
 

@@ -23,9 +23,9 @@ def folder(image_folder, tmp_path, monkeypatch):
     """The working directory, with a dataset, ``data``."""
     monkeypatch.chdir(tmp_path)
     image_folder({"a/1.png": 1, "b/2.png": 2}, "photos")
-    build(ImageFolder("photos"), "data", shards=1, log=lambda _: None)
+    made = build(ImageFolder("photos"), "data", shards=1, log=lambda _: None)
     os.symlink("data", "link")
-    os.symlink("data/labels.txt", "labels.png")
+    os.symlink(f"data/{made.folder}/labels.txt", "labels.png")
     Path("data/own").symlink_to(tmp_path / "elsewhere.png")
     return tmp_path
 
@@ -36,9 +36,17 @@ def content(root: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_files_in_a_dataset_are_refused(command, folder):
-    shard = read_manifest("data").shards[0].path
+    made = read_manifest("data")
     before = content(folder)
-    inside = ("dataset.json", shard, "index/new.png", "new.png", "own", "../data/new.png")
+    names = ("dataset.json", "index/new.png", "new.png")
+    inside = (
+        made.shards[0].path,
+        *(f"{made.folder}/{name}" for name in names),
+        "dataset.json",
+        "new.png",
+        "own",
+        "../data/new.png",
+    )
     for path in (*(f"data/{name}" for name in inside), "link/new.png", "labels.png"):
         ended = run(command.format(path))
         assert (ended.status, f"{path} is inside the dataset {folder}/data; " in ended.err) == (1, True), path

@@ -208,12 +208,15 @@ def shard(numbers) -> Path:
     return numbers / read_manifest(numbers).shards[0].path
 
 
-@pytest.mark.parametrize("offset", [0, 15], ids=["length", "data"])
-def test_a_damaged_record_is_named(offset, numbers, shard):
-    flip(shard, 7 * FRAME + offset)
-    with raises(RecordError, "record-damaged", path=str(shard), record=7, offset=7 * FRAME):
+@pytest.mark.parametrize("damaged", ["length", "data"])
+def test_a_damaged_record_is_named(damaged, numbers, shard):
+    flip(shard, 7 * FRAME + {"length": 0, "data": 15}[damaged])
+    fault = f"the checksum of the record's {damaged} does not match"
+    if damaged == "length":
+        fault += "; its data are sound"
+    with raises(RecordError, "record-damaged", path=str(shard), record=7, offset=7 * FRAME, fault=fault):
         all_of(numbers)
-    where = f"{shard}: record 7 at byte 357: "
+    where = f"{shard}: record 7 at byte 357: {fault}"
     with pytest.raises(Exception, match=where):
         read(prep.ReadShards(numbers), check=lambda _: None)
 
@@ -244,7 +247,7 @@ def test_a_record_that_does_not_fit_the_schema_is_named(tmp_path):
 
 
 def test_a_damaged_index_is_named(numbers, shard):
-    flip(shard.parent / index_path(shard.name), 3)
+    flip(numbers / index_path(shard.name), 3)
     read_shards._index.cache_clear()
     with raises(FormatError, "format") as caught:
         all_of(numbers)
@@ -256,7 +259,7 @@ def test_a_damaged_index_is_named(numbers, shard):
 
 def test_a_dataset_that_was_replaced_is_read_as_long_as_its_files_are_kept(tmp_path, quiet_build):
     root = tmp_path / "data"
-    quiet_build(prep.Arrays({"x": np.arange(6)}), root)
+    before = quiet_build(prep.Arrays({"x": np.arange(6)}), root)
     transform = prep.ReadShards(root)
     quiet_build(prep.Arrays({"x": np.arange(9)}), root, overwrite=True)
 
@@ -265,7 +268,7 @@ def test_a_dataset_that_was_replaced_is_read_as_long_as_its_files_are_kept(tmp_p
 
     read(transform, check=check)
     prep.prune(root)
-    values = {"found": read_manifest(root).folder, "wanted": transform._stored.folder}
+    values = {"found": read_manifest(root).folder, "wanted": before.folder}
     with raises(InputError, "records-other-build", root=str(root), **values):
         [*transform._stored.runs(lambda total: total)]
 

