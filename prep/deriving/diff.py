@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple, TypeAlias, TypeVar
@@ -19,12 +18,12 @@ from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.progress.lines import Meter
 from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.prep.records.example import canonical
-from tfshards.prep.records.frames import RecordError, read_footers
+from tfshards.prep.records.frames import RecordError, read_footers, read_some
 from tfshards.prep.sources.keys import KEY_FEATURE, to_text
 from tfshards.schemas import BuildError, InputError, Manifest, Shard
 from tfshards.schemas.errors import counted
 from tfshards.schemas.example import ParsedExample
-from tfshards.schemas.index import FOOTER_BYTES, HEADER_BYTES, IntArray, RecordIndex
+from tfshards.schemas.index import IntArray, RecordIndex
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.keys import each_shard, hash_array, hash_key, keys_at
 from tfshards.schemas.split import rows_by_shard
@@ -327,17 +326,15 @@ class _Examples:
         """Return a hash of the values that some examples have in some features."""
 
         def read(shard: Shard, records: IntArray, tick: Tick) -> npt.NDArray[np.bytes_]:
-            digests = bytearray()
-            with closing(self.origin.frames(shard)) as frames:
-                for record in records.tolist():
-                    data = frames.read(record)[0][HEADER_BYTES:-FOOTER_BYTES]
-                    tick(len(data))
-                    try:
-                        digests += _digest(ParsedExample(data), names)
-                    except ValueError as error:
-                        offset = int(self.index(shard).offsets[record])
-                        path = self.origin.root / shard.path
-                        raise RecordError(path, record, offset, str(error)) from None
+            digests, path = bytearray(), self.origin.root / shard.path
+            compression = self.origin.manifest.compression
+            for found in read_some(path, compression, self.index(shard), records):
+                data = found.require_data(path)
+                tick(len(data))
+                try:
+                    digests += _digest(ParsedExample(data), names)
+                except ValueError as error:
+                    raise RecordError(path, found.number, found.offset, str(error)) from None
             return np.frombuffer(bytes(digests), "S16")
 
         return self._of_records(f"examples of {self.origin.root}", numbers, read, np.dtype("S16"))

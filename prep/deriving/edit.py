@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -168,8 +167,8 @@ def _digest(origin: Origin, shard: Shard, records: IntArray, labels: Mapping[int
     """Return the digest, as a number, of some records of a shard with new labels."""
     if not len(records):
         return 0
-    with damage_named(), closing(origin.frames(shard, labels)) as frames:
-        found = [(len(frame), footer) for frame, footer in map(frames.read, records.tolist())]
+    with damage_named():
+        found = [(len(frame), footer) for frame, footer in origin.frames(shard, records, labels)]
     lengths = np.array([length for length, _ in found], np.int64) - FRAME_OVERHEAD
     checksums = np.frombuffer(b"".join(footer for _, footer in found), "<u4")
     return int(examples_digest(lengths, checksums), 16)

@@ -32,7 +32,7 @@ from tfshards.schemas.storage.writing import Sink
 
 Item = TypeVar("Item")
 
-# Buffers below this size are joined. Hashing and writing release the GIL, which costs more time than they do
+# bytess below this size are joined. Hashing and writing release the GIL, which costs more time than they do
 # if buffers are small.
 _JOINED_BYTES = 1 << 20
 
