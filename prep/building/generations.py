@@ -195,6 +195,7 @@ def _kept(build: BuildFolder, needed: set[str], current: Manifest | None) -> lis
 def _unneeded(build: BuildFolder, needed: set[str], current: Manifest | None) -> list[Pruned]:
     kept = {*_kept(build, needed, current)}
     names = [name for name in build.names() if name not in kept]
+    names += [] if kept else [RECORD_NAME]
     sizes = file_sizes(build.root, names)
     found = [
         Pruned(f"{build.name}/{name}", size) for name, size in sizes.items() if not isinstance(size, OSError)
