@@ -62,8 +62,7 @@ class Writer:
             phase: the layouts to which they belong.
             plans: the plan of each shard.
             sizes: the examples of each shard, and their bytes in the source, for the progress.
-            expected: digests that shards must have, by their paths, if they repair a build; by default they may
-                have any.
+            expected: digests that shards must have, by their paths, if they repair a build.
         """
         missing = self.begin(phase, plans, sizes, is_repair=bool(expected))
         if missing:
