@@ -37,12 +37,13 @@ from tfshards.prep.writing.build_folder import BuildFolder, FinishedShard, Rejec
 from tfshards.prep.writing.shard import EncodedInputs, inputs_plan
 from tfshards.schemas import InputError, Manifest, Shard, Split, Totals
 from tfshards.schemas.companions import read_keys
+from tfshards.schemas.digests import bytes_digest
 from tfshards.schemas.errors import counted
-from tfshards.schemas.files import bytes_digest, require_space
 from tfshards.schemas.names import REJECTS_NAME
 from tfshards.schemas.option import recorded_values
 from tfshards.schemas.sizes import size
 from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.verbs import require_space
 
 # If images make a dataset larger than its source by this factor, the reason is logged.
 _MUCH_LARGER = 1.5

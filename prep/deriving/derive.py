@@ -18,10 +18,10 @@ from tfshards.prep.engines.table import Work
 from tfshards.prep.progress.lines import Written, report_line
 from tfshards.prep.writing.build_folder import BuildFolder, Reject, ShardId, ShardPlan
 from tfshards.schemas import BuildError, InputError, Manifest, Shard
-from tfshards.schemas.digests import digest_together
-from tfshards.schemas.files import bytes_digest, require_space
+from tfshards.schemas.digests import bytes_digest, digest_together
 from tfshards.schemas.names import REJECTS_NAME, REMOVED_NAME
 from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.verbs import require_space
 
 
 class Examples(NamedTuple):

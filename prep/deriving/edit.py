@@ -24,9 +24,8 @@ from tfshards.prep.sources.classes import quoted
 from tfshards.prep.sources.keys import to_text
 from tfshards.prep.writing.build_folder import Reject
 from tfshards.schemas import InputError, Manifest, Schema, Shard, Split
-from tfshards.schemas.digests import examples_digest
+from tfshards.schemas.digests import bytes_digest, examples_digest
 from tfshards.schemas.errors import counted, listed
-from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.index import FRAME_OVERHEAD, IntArray
 from tfshards.schemas.json_reader import Json
 
