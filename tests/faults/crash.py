@@ -17,108 +17,110 @@ _POWER = (
 
 FAULTS: list[tuple[str, str, str, str, str]] = [
     (
-        "the pointer is written before the shards are in place",
+        "the pointer is written before the build is complete",
         "prep/building/commit.py",
-        "    area.place(manifest, others)\n",
-        "    write_manifest(manifest, state.folder, state.version)\n    area.place(manifest, others)\n",
+        "    target.open()\n    target.put_all({**draft.files, **views})\n",
+        "    target.open()\n    put(target.dataset / MANIFEST_NAME, text, target.work)\n"
+        "    target.put_all({**draft.files, **views})\n",
         f"{_CRASHES}[build images]",
     ),
     (
-        "the pointer is put before the shards are copied",
+        "the pointer is put before the build is complete",
         "prep/building/commit.py",
-        "    area.place(manifest, others)\n",
-        "    write_manifest(manifest, state.folder, state.version)\n    area.place(manifest, others)\n",
+        "    target.open()\n    target.put_all({**draft.files, **views})\n",
+        "    target.open()\n    put(target.dataset / MANIFEST_NAME, text, target.work)\n"
+        "    target.put_all({**draft.files, **views})\n",
         f"{_REQUESTS}[build images]",
     ),
     (
         "the old pointer is removed before the new one is renamed",
-        "schemas/build_area.py",
-        "            new.replace(dataset / path)\n",
-        "            (dataset / path).unlink(missing_ok=True)\n            new.replace(dataset / path)\n",
+        "schemas/storage/verbs.py",
+        "    else:\n        put(path, data, unfinished)\n",
+        "    else:\n        path.unlink(missing_ok=True)\n        put(path, data, unfinished)\n",
         f"{_CRASHES}[build other options]",
     ),
     (
-        "files are replaced in place",
-        "schemas/build_area.py",
-        "            new.replace(dataset / path)\n",
-        "            (dataset / path).write_bytes(data)\n            new.unlink()\n",
+        "the pointer is replaced in place",
+        "schemas/storage/verbs.py",
+        "    else:\n        put(path, data, unfinished)\n",
+        "    else:\n        path.write_bytes(data)\n",
         f"{_CRASHES}[append]",
     ),
     (
         "restore writes the pointer in place",
-        "prep/building/prune.py",
-        "        replace_manifest(manifest, state, area.root)\n",
-        "        (folder / 'dataset.json').write_text(manifest.to_text())\n"
-        "        replace_manifest(manifest, state, area.root)\n",
+        "schemas/storage/verbs.py",
+        "    else:\n        put(path, data, unfinished)\n",
+        "    else:\n        path.write_bytes(data)\n",
         f"{_CRASHES}[restore]",
     ),
     (
-        "files of the old generation are removed before the commit",
+        "files of the old generation are removed at the commit",
         "prep/building/commit.py",
-        "    write_manifest(manifest, folder, state.version, staging)\n",
-        "    for path in data_files(old) if old else ():\n"
-        "        (folder / path).unlink(missing_ok=True)\n"
-        "    write_manifest(manifest, folder, state.version, staging)\n",
+        "    folder, old = state.folder, state.manifest\n    if old != manifest:\n",
+        "    folder, old = state.folder, state.manifest\n    if old != manifest:\n"
+        "        for path in old.data_paths if old else ():\n"
+        "            (folder / path).unlink(missing_ok=True)\n",
         f"{_CRASHES}[build other options]",
-    ),
-    (
-        "the old generation is kept after the commit",
-        "prep/building/commit.py",
-        "        _keep(old, folder)\n    write_manifest(manifest, folder, state.version, staging)\n",
-        "        pass\n    write_manifest(manifest, folder, state.version, staging)\n"
-        "    if old is not None and is_kept:\n        _keep(old, folder)\n",
-        f"{_CRASHES}[build other options]",
-    ),
-    (
-        "the old generation is kept after the commit in a store",
-        "prep/building/commit.py",
-        "        _keep(old, folder)\n    write_manifest(manifest, folder, state.version, staging)\n",
-        "        pass\n    write_manifest(manifest, folder, state.version, staging)\n"
-        "    if old is not None and is_kept:\n        _keep(old, folder)\n",
-        f"{_REQUESTS}[build other options]",
     ),
     (
         "shards of inputs that changed since are taken for finished",
-        "prep/building/build.py",
-        "        forget_changed(plan, reader, area, options.compression, checksum=checksum)\n",
-        "",
+        "prep/building/write.py",
+        "one.plan == plans[shard].whole}\n            # The file",
+        "one.content}\n            # The file",
         f"{_OTHERS}[build images]",
     ),
     (
-        "what is moved into the dataset is not announced",
-        "prep/writing/area.py",
-        "        self.announce(manifest)\n        if isinstance(self.out, RemotePath)",
-        "        if isinstance(self.out, RemotePath)",
+        "the record of a shard is written before the shard has its name",
+        "prep/writing/shard.py",
+        "        described, companions = file.describe(path)\n",
+        "        described, companions = file.describe(path)\n"
+        "        early = FinishedShard(described, plan.digests.whole, plan.digests.content)\n"
+        "        task.folder.write_finished(task.phase, shard, early)\n",
+        f"{_CRASHES}[build images]",
+    ),
+    (
+        "finished shards are not compared with their digests",
+        "schemas/storage/verbs.py",
+        "return all(_digest(folder / name) == digest for name, digest in digests.items())",
+        "return True",
+        f"{_POWER}[build images]",
+    ),
+    (
+        "what an unfinished build with other options has written stays",
+        "prep/building/commit.py",
+        "            report_line(discard_message(build, wanted.options))\n            build.remove()\n",
+        "            report_line(discard_message(build, wanted.options))\n",
         f"{_OTHERS}[build other options]",
     ),
     (
-        "what an unfinished build moved into the dataset stays",
-        "prep/building/output.py",
-        "            (state.folder / path).unlink(missing_ok=True)\n        area.remove()\n",
-        "            pass\n        area.remove()\n",
-        f"{_OTHERS}[build other options]",
-    ),
-    (
-        "prune removes a manifest before the files that it names",
-        "prep/building/prune.py",
-        "    for some in ([path for path in files if path not in manifests], manifests):\n",
-        "    for some in (manifests, [path for path in files if path not in manifests]):\n",
+        "prune removes the record of a folder before its files",
+        "prep/writing/build_folder.py",
+        "        self.remove_work()\n        names = [name for name in self.names() if name not in kept]\n",
+        "        self.remove_work()\n        delete(self.root, [] if kept else [RECORD_NAME])\n"
+        "        names = [name for name in self.names() if name not in kept]\n",
         f"{_CRASHES}[prune]",
     ),
     (
-        "a folder loses its record before its other files",
-        "schemas/build_area.py",
-        "    with suppress(FileNotFoundError):\n        for path in folder.iterdir():\n",
-        "    with suppress(FileNotFoundError):\n        (folder / RECORD_NAME).unlink()\n"
-        "        for path in folder.iterdir():\n",
+        "a folder has its name before its record",
+        "schemas/storage/verbs.py",
+        "    unfinished.mkdir()\n    yield unfinished\n    sync(unfinished)\n"
+        "    os.rename(str(unfinished), str(folder))\n",
+        "    unfinished.mkdir()\n    os.rename(str(unfinished), str(folder))\n    yield folder\n",
         f"{_CRASHES}[build images]",
     ),
     (
         "a resumed build keeps no finished shard",
-        "prep/building/planned_build.py",
-        "        finished = self._intact(phase, digests, first, final)\n",
-        "        finished: dict[ShardId, FinishedShard] = {}\n",
+        "prep/building/write.py",
+        "        missing = [shard for shard in digests if shard not in kept]\n",
+        "        missing = [*digests]\n",
         f"{_CRASHES}[build table]",
+    ),
+    (
+        "the work on a build that was committed stays",
+        "prep/building/output.py",
+        "                BuildFolder(folder, state.manifest.folder).remove_work()\n",
+        "                pass\n",
+        f"{_CRASHES}[build images]",
     ),
     (
         "a part of an export is written under its name",
@@ -156,10 +158,9 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
         f"{_POWER}[build images]",
     ),
     (
-        "the names of shards in the dataset are not synced",
-        "prep/writing/area.py",
-        "        for folder in sorted({(self.out / path).parent for path in names}):\n"
-        "            sync_directory(folder)\n",
+        "the names of shards are not synced",
+        "prep/building/commit.py",
+        '    sync(target.root / "index", target.root)\n',
         "",
         f"{_POWER}[build images]",
     ),
@@ -175,7 +176,7 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
         "prep/building/build.py",
         "        discard_others(state, wanted.plan_id, wanted.options)\n",
         "",
-        f"{_OTHERS}[build other options]",
+        f"{_POWER}[build images]",
     ),
     (
         "an export is not recorded before its first part",
@@ -186,16 +187,16 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
     ),
     (
         "a repaired file is written in place",
-        "schemas/build_area.py",
-        "            new.replace(dataset / path)\n",
-        "            (dataset / path).write_bytes(data)\n            new.unlink()\n",
+        "prep/verification/repair.py",
+        "    put(target, data, unfinished)\n",
+        "    target.write_bytes(data)\n",
         f"{_CRASHES}[repair]",
     ),
     (
-        "what another build with the same plan moved into the dataset stays",
-        "prep/building/commit.py",
-        "                (folder / path).unlink(missing_ok=True)\n            area.remove()\n",
-        "                pass\n            area.remove()\n",
-        f"{_OTHERS}[build other inputs]",
+        "a further build of the same plan is written into the folder of the first one",
+        "prep/building/state.py",
+        "next(name for name in names if name not in used)",
+        "next(names)",
+        f"{_CRASHES}[build other inputs]",
     ),
 ]
