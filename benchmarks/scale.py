@@ -227,7 +227,7 @@ def measure_reshard(where: Path | None) -> None:
 def make_dataset(folder: Path) -> None:
     """Create a dataset of sparse shards, whose indexes are hard links to one file."""
     from tfshards.schemas import Feature, Manifest, Schema, Shard, Split, Totals
-    from tfshards.schemas.files import bytes_digest
+    from tfshards.schemas.digests import bytes_digest
     from tfshards.schemas.index import RecordIndex, index_path, keys_bytes, keys_path
 
     rng = np.random.default_rng(0)

@@ -14,13 +14,12 @@ from tfshards.prep.sources.staging_folder import staged_folders
 from tfshards.prep.writing.build_folder import BuildFolder, build_folders
 from tfshards.schemas import InputError, Manifest, read_manifest
 from tfshards.schemas.errors import listed
-from tfshards.schemas.files import file_sizes
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest_file import file_problems
 from tfshards.schemas.names import MANIFEST_NAME, RECORD_NAME, WORK_NAME
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.locking import locked
-from tfshards.schemas.storage.verbs import delete_tree, tree_size
+from tfshards.schemas.storage.verbs import delete_tree, file_sizes, sizes_below
 
 _SHOWN = 5
 
@@ -165,7 +164,7 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
             raise nothing
         needed = {*state.manifest.data_paths} if state.manifest else set[str]()
         found = [each for build in state.folders for each in _unneeded(build, needed, state.manifest)]
-        found += [Pruned(f"{path.name}/", tree_size(path)) for path in staged]
+        found += [Pruned(f"{path.name}/", sum(sizes_below(path).values())) for path in staged]
         if not dry_run:
             try:
                 for build in state.folders:
@@ -187,10 +186,11 @@ def _kept(build: BuildFolder, needed: set[str], current: Manifest | None) -> lis
 def _unneeded(build: BuildFolder, needed: set[str], current: Manifest | None) -> list[Pruned]:
     kept = {*_kept(build, needed, current)}
     names = [name for name in build.names() if name not in kept]
+    names += [] if kept else [RECORD_NAME]
     sizes = file_sizes(build.root, names)
     found = [
         Pruned(f"{build.name}/{name}", size) for name, size in sizes.items() if not isinstance(size, OSError)
     ]
-    if num_bytes := tree_size(build.work):
+    if num_bytes := sum(sizes_below(build.work).values()):
         found.append(Pruned(f"{build.name}/{WORK_NAME}/", num_bytes))
     return found

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from tfshards.prep.building.state import system_fault
 from tfshards.prep.engines.table import Work
 from tfshards.prep.progress.lines import Reporter, WorkProgress, Written, report_line
 from tfshards.prep.writing.build_folder import (
@@ -21,7 +22,6 @@ from tfshards.prep.writing.build_folder import (
 from tfshards.prep.writing.shard import Pieces, ShardTask, write_shard
 from tfshards.schemas import BuildError, Schema, TfshardsError
 from tfshards.schemas.errors import counted
-from tfshards.schemas.files import system_fault
 from tfshards.schemas.sizes import size
 from tfshards.schemas.storage import AnyPath
 

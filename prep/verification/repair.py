@@ -14,7 +14,7 @@ from tfshards.prep.verification.verify import copy_digest, verify
 from tfshards.prep.views.files import view_files
 from tfshards.prep.writing.build_folder import BuildFolder, is_owned
 from tfshards.schemas import Manifest, read_manifest
-from tfshards.schemas.files import bytes_digest
+from tfshards.schemas.digests import bytes_digest
 from tfshards.schemas.names import MANIFEST_NAME, RECORD_NAME
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.locking import locked
@@ -86,6 +86,8 @@ def _rebuilt(folder: AnyPath, manifest: Manifest, damaged: Collection[str]) -> I
 def _replace(dataset: AnyPath, path: str, data: bytes) -> bool:
     """Write a file in place of a damaged one; return False in a folder that tfshards did not make."""
     target, build = dataset / path, BuildFolder(dataset, path.partition("/")[0])
+    if target.parent.is_symlink():
+        return False
     if not is_owned(build.root) and not (target.parent / RECORD_NAME).is_file():
         return False
     make_folder(target.parent)

@@ -42,18 +42,16 @@ from tfshards.schemas.storage.verbs import (
     each,
     exists,
     files_in,
-    holds_only,
     link,
     make_folder,
     mark_of,
     moved,
-    new_file,
     new_folder,
     put,
     sync,
     unchanged,
 )
-from tfshards.schemas.storage.writing import Sink
+from tfshards.schemas.storage.writing import Sink, new_file
 
 _BUILD = re.compile(FOLDER_PATTERN)
 # The files of a build, by their paths in its folder.
@@ -169,6 +167,7 @@ class BuildFolder:
         elif not is_owned(self.root):
             raise foreign(self.root)
         elif not self.has_record(text):
+            self._check_links()
             with unfinished_in(self.dataset) as unfinished:
                 put(self.root / RECORD_NAME, text, unfinished)
                 sync(self.root)
@@ -179,8 +178,15 @@ class BuildFolder:
             return read_whole(self.root / RECORD_NAME, RECORD) == text
         return False
 
+    def _check_links(self) -> None:
+        """Raise InputError if a folder in it is a link, which may lead out of the dataset."""
+        for folder in (self.root / "index", self.root / WORK_NAME):
+            if folder.is_symlink():
+                raise InputError("output-linked", name=folder)
+
     def open(self) -> None:
         """Create the folders for the files of the build and for its work."""
+        self._check_links()
         for folder in (self.root / "index", self.work, self.work / "first", self.work / "final"):
             make_folder(folder)
 
@@ -209,6 +215,7 @@ class BuildFolder:
 
     def reopen(self) -> None:
         """Make a build that was complete, but not committed, an unfinished one."""
+        self._check_links()
         if self.is_complete:
             delete(self.root, [MANIFEST_NAME])
             sync(self.root)
@@ -346,7 +353,7 @@ class BuildFolder:
             with suppress(OSError):
                 # only empty folders are removed
                 folder.rmdir()
-        if holds_only(self.root, RECORD_NAME):
+        if [path.name for path in self.root.iterdir()] == [RECORD_NAME]:
             # at once, since a folder without its record would not be known to be of tfshards
             delete_tree(moved(self.root, self.dataset / staged_name(secrets.token_hex(4))), RECORD_NAME)
         else:
