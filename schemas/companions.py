@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tfshards.schemas.digests import bytes_digest
 from tfshards.schemas.errors import FormatError, Problem
-from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.index import (
     MAX_LINE,
     IntArray,

@@ -1,7 +1,8 @@
-"""Checksums and digests of records: CRC-32C of many at once, SplitMix64, digests independent of order."""
+"""Checksums and digests: of files, and of records CRC-32C of many at once and digests in any order."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 
 import numpy as np
@@ -56,6 +57,11 @@ _TABLE = _table()
 # Number of a file's last bytes that the manifest holds. In a TFRecord file these are the checksum of the last
 # record and four bytes of its data; in a gzip file the checksum and the length of the uncompressed data.
 NUM_LAST_BYTES = 8
+
+
+def bytes_digest(data: bytes) -> str:
+    """Return the digest of the content of a file, in the form of the manifest."""
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
 def examples_digest(lengths: npt.NDArray[np.int64], checksums: npt.NDArray[np.uint32]) -> str:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import BinaryIO
 
 from tfshards.schemas.errors import FormatError, InputError, Problem
-from tfshards.schemas.files import file_digest, file_sizes
-from tfshards.schemas.locks import is_locked
 from tfshards.schemas.manifest import Manifest, parse_manifest
 from tfshards.schemas.names import MANIFEST_NAME
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.untrusted import MANIFEST, open_regular, read_whole
+from tfshards.schemas.storage.verbs import file_digest, file_sizes, missing_folders
 
 OTHER_BYTES = "its bytes have changed: the digest differs"
 # Bytes at the start of a manifest, which name the release that it requires.
@@ -104,7 +102,7 @@ def check_new_file(path: AnyPath, content: str, is_own: Callable[[BinaryIO], boo
     since it holds the same kind of content.
     """
     where = f"name a file for {content}"
-    if isinstance(path, Path) and (path.is_dir() or not path.parent.is_dir()):
+    if path.is_dir() or missing_folders(path.parent):
         fault = "is a folder" if path.is_dir() else f"the folder {path.parent} does not exist"
         raise InputError("output-file-invalid", path=path, fault=fault, where=where)
     check_outside_datasets(path, where)
@@ -120,16 +118,14 @@ def check_new_file(path: AnyPath, content: str, is_own: Callable[[BinaryIO], boo
 
 
 def _no_dataset(root: AnyPath, error: OSError) -> InputError:
-    is_missing = isinstance(error, FileNotFoundError)
-    if not isinstance(root, Path) and not is_missing:
-        return InputError("dataset-unreadable", path=root, why=error.strerror)
-    if not isinstance(root, Path) and "bucket" in (error.strerror or ""):
-        return InputError("folder-fault", folder=root, why=error.strerror)
-    if not root.exists():
-        return InputError("path-missing", path=root)
-    if not root.is_dir():
-        return InputError("dataset-no-folder", path=root, manifest=MANIFEST_NAME)
-    if is_missing:
-        code = "dataset-unfinished" if is_locked(root) else "dataset-missing"
-        return InputError(code, path=root, manifest=MANIFEST_NAME)
-    return InputError("dataset-unreadable", path=root / MANIFEST_NAME, why=error.strerror)
+    if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        return InputError("dataset-unreadable", path=root / MANIFEST_NAME, why=error.strerror)
+    try:
+        if not root.exists():
+            return InputError("path-missing", path=root)
+        if not root.is_dir():
+            return InputError("dataset-no-folder", path=root, manifest=MANIFEST_NAME)
+    except OSError as fault:
+        # such as a bucket that does not exist
+        return InputError("folder-fault", folder=root, why=fault.strerror)
+    return InputError("dataset-missing", path=root, manifest=MANIFEST_NAME)

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from tfshards.schemas.locks import lock
+from tfshards.schemas.storage.locking import lock
 from tfshards.schemas.storage.untrusted import RECORD, open_regular, read_whole
 
 _LOCK = ".lock"

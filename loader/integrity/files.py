@@ -15,11 +15,11 @@ from tfshards.schemas import Problem, Shard, Split
 from tfshards.schemas.companions import read_index
 from tfshards.schemas.compression import CODEC_ERRORS, Compression
 from tfshards.schemas.digests import NUM_LAST_BYTES, examples_digest, masked_crc32c_of_rows
-from tfshards.schemas.files import size_and_last_bytes
 from tfshards.schemas.frames import masked_crc32c_of
 from tfshards.schemas.index import FOOTER_BYTES, FRAME_OVERHEAD, HEADER_BYTES, RecordIndex
 from tfshards.schemas.storage import AnyPath, RemotePath, read_range
 from tfshards.schemas.storage.untrusted import open_unpacked
+from tfshards.schemas.storage.verbs import size_and_last_bytes
 
 # More than there are CPUs: the threads mostly wait for storage.
 _NUM_LOCAL, _NUM_REMOTE = 16, 64
@@ -32,7 +32,7 @@ class Inspected:
 
     Attributes:
         index: the index of its records; empty if the index has a problem.
-        version: the version of the shard's object, see ``version_of``; empty for a local file.
+        version: the version of the shard's object, its ETag; empty for a local file.
     """
 
     index: RecordIndex

@@ -34,9 +34,9 @@ from tfshards.loader.options.validation import (
 )
 from tfshards.loader.options.worker import Worker
 from tfshards.schemas import OptionsError
-from tfshards.schemas.files import local_path
 from tfshards.schemas.option import check_path
 from tfshards.schemas.sizes import parse_size
+from tfshards.schemas.storage.any_path import local_path
 
 OnDamage: TypeAlias = Literal["raise", "skip"]
 SampleWeights: TypeAlias = "str | Mapping[str, float] | Mapping[int, float]"

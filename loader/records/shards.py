@@ -58,7 +58,7 @@ class Shards:
         bad_starts: int64, ascending: the numbers of the examples at which intervals of damaged ones start;
             the first good example is read instead of each.
         bad_ends: int64: where these intervals end.
-        versions: the version of each file, see ``schemas.storage.version_of``; empty for local files.
+        versions: the version of each object, its ETag; empty for local files.
         unit: the number of records of a block, counted from the start of each shard; 0 without a fetcher.
         fetcher: reads the records; None reads ``paths``.
     """

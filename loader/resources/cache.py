@@ -19,11 +19,11 @@ from pathlib import Path
 from tfshards.loader.order.source import OpenSplit
 from tfshards.loader.stored.frames import REMEDY
 from tfshards.schemas import FormatError, InputError, Problem, Shard
-from tfshards.schemas.files import write_blocks_atomically
-from tfshards.schemas.locks import lock
 from tfshards.schemas.sizes import size
 from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.locking import lock
 from tfshards.schemas.storage.untrusted import open_regular
+from tfshards.schemas.storage.verbs import write
 
 # Part of each path, so that an error that names a path shows that it is in a cache.
 FOLDER = "tfshards-cache"
@@ -161,7 +161,7 @@ def _is_copied(path: Path, shard: Shard) -> bool:
 def _copy(source: AnyPath, path: Path, shard: Shard, count: Callable[[int], None]) -> None:
     """Copy a shard; leave no copy if its bytes differ from the manifest."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_blocks_atomically(path, _verified_blocks(source, shard, count))
+    write(path, _verified_blocks(source, shard, count))
     _verified[str(path)] = _identity(path)
 
 

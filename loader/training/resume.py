@@ -17,8 +17,8 @@ from tfshards.loader.training.keras_hooks import Hooks
 from tfshards.loader.training.progress import Progress
 from tfshards.loader.training.strategies import has_several_hosts
 from tfshards.schemas import InputError, OptionsError
-from tfshards.schemas.files import sync_directory
 from tfshards.schemas.option import check_path
+from tfshards.schemas.storage.verbs import sync
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -215,7 +215,7 @@ class Resume(Hooks):
             for path in (*folder.glob(f"{prefix.name}.*"), folder / _STATE):
                 with path.open("rb") as file:
                     os.fsync(file.fileno())
-            sync_directory(folder)
+            sync(folder)
 
     def _restore(self, model: tf.keras.Model) -> None:
         _check_model(model)

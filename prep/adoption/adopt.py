@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple
 
 from tfshards.prep.adoption.features import ELSE, Kind, Records, infer, kind_of, labels_of, values_of
@@ -35,12 +34,13 @@ from tfshards.schemas import (
     Totals,
     read_manifest,
 )
-from tfshards.schemas.files import bytes_digest
+from tfshards.schemas.digests import bytes_digest
 from tfshards.schemas.index import index_path, keys_bytes, keys_path, labels_bytes, labels_path
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest_file import is_manifest
 from tfshards.schemas.names import MANIFEST_NAME, RECORD_NAME, id_of, name_fault
 from tfshards.schemas.storage import AnyPath, ChangedError, RemoteStatus, any_path
+from tfshards.schemas.storage.any_path import absolute_name
 from tfshards.schemas.storage.locking import locked
 from tfshards.schemas.storage.untrusted import INDEX, read_whole
 from tfshards.schemas.storage.verbs import delete, each, exists, new_folder, put, replace_if, sync, version
@@ -274,7 +274,7 @@ def _write(
 
 
 def _name(folder: AnyPath) -> str:
-    name = os.path.basename(os.path.abspath(folder)) if isinstance(folder, Path) else folder.name
+    name = absolute_name(folder)
     if fault := name_fault(name):
         raise InputError("adopt-folder-name", fault=fault)
     return name

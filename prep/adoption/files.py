@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import fnmatch
-import os
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
 
 from tfshards.prep.progress.lines import report_line, report_warning
 from tfshards.prep.records.frames import parse_header
@@ -19,9 +17,10 @@ from tfshards.schemas.compression import CODEC_ERRORS, Compression
 from tfshards.schemas.errors import counted, listed
 from tfshards.schemas.index import HEADER_BYTES
 from tfshards.schemas.names import MANIFEST_NAME, RECORD_NAME, shard_path_fault
-from tfshards.schemas.storage import AnyPath, RemotePath, read_range
+from tfshards.schemas.storage import AnyPath, read_range
+from tfshards.schemas.storage.any_path import is_inside
 from tfshards.schemas.storage.untrusted import open_unpacked
-from tfshards.schemas.storage.verbs import each
+from tfshards.schemas.storage.verbs import each, sizes_below
 
 # x.tfrecord, x.tfrecord-00000-of-00008, data_tfrecord-00000-of-00001.gz, x.tfrec, x.tfrecords.gz
 _TFRECORD_NAME = re.compile(r"(?:^|[._-])tfrec(?:ords?)?(?:[._-]|$)", re.IGNORECASE)
@@ -89,13 +88,7 @@ def choose_files(root: AnyPath, globs: Mapping[str, str]) -> ChosenFiles:
 
 def _forms(root: AnyPath) -> dict[str, str]:
     """Return what each file holds, by path; first bytes of many objects are requested at the same time."""
-    if isinstance(root, RemotePath):
-        found = [path.relative_to(root).as_posix() for path, _ in root.walk()]
-    else:
-        files = [Path(folder, name) for folder, _, names in os.walk(root) for name in names]
-        # not links that lead nowhere
-        found = [path.relative_to(root).as_posix() for path in files if path.exists()]
-    paths = sorted(filter(_may_be_shard, found))
+    paths = sorted(filter(_may_be_shard, sizes_below(root)))
     return dict(each(root, lambda path: (path, _form(root / path)), paths))
 
 
@@ -134,7 +127,6 @@ def _is_header(start: bytes) -> bool:
 
 
 def _faults(root: AnyPath, paths: Sequence[str], forms: Mapping[str, str]) -> Iterator[Problem]:
-    inside = os.path.join(os.path.realpath(root), "") if isinstance(root, Path) else ""
     for path in paths:
         if forms[path] == "other":
             yield Problem(
@@ -142,7 +134,7 @@ def _faults(root: AnyPath, paths: Sequence[str], forms: Mapping[str, str]) -> It
                 "is not a TFRecord file, despite its name: no record begins there, plain or unpacked with "
                 "gzip; restore it, or choose the files with splits=",
             )
-        elif isinstance(root, Path) and not os.path.realpath(root / path).startswith(inside):
+        elif not is_inside(root / path, root):
             yield Problem(path, "is a link to a file outside the folder; replace it with the file itself")
         elif fault := shard_path_fault(path):
             yield Problem(path, f"the path {fault}; rename it")

@@ -30,11 +30,12 @@ from tfshards.prep.sources.staging_folder import staged_folder, unfinished_in
 from tfshards.prep.views.files import view_files, view_notes
 from tfshards.prep.writing.build_folder import BuildFolder, FinishedShard, ShardId
 from tfshards.schemas import BuildError, InputError, Manifest, Problem, Shard
+from tfshards.schemas.digests import bytes_digest
 from tfshards.schemas.errors import counted
-from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.manifest import parse_manifest
 from tfshards.schemas.names import MANIFEST_NAME
-from tfshards.schemas.storage import AnyPath, RemotePath
+from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.locking import has_locks
 from tfshards.schemas.storage.untrusted import MANIFEST
 from tfshards.schemas.storage.verbs import put, replace_if, sync
 
@@ -208,7 +209,7 @@ def finish(target: BuildFolder, manifest: Manifest, draft: Draft, job: Job) -> M
     path, text = target.root / MANIFEST_NAME, manifest.to_text().encode("ascii")
     check_readable(text, path)
     written = list(draft.finished.values())
-    if isinstance(target.root, RemotePath):
+    if not has_locks(target.root):
         for done, is_intact in zip(written, target.intact(written), strict=True):
             if not is_intact:
                 raise BuildError("shard-replaced", path=target.dataset / done.shard.path)
@@ -274,7 +275,7 @@ def discard_unfinished(state: OutputState, wanted: Wanted, *, keeps_own: bool) -
     If the manifest cannot be read, nothing is removed, since the files that it names are not known. Nor is
     anything in an object store, where these builds may be running: ``prune`` removes them.
     """
-    if state.fault or isinstance(state.folder, RemotePath):
+    if state.fault or not has_locks(state.folder):
         return
     for build in state.folders:
         is_own = keeps_own and build in state.builds_of(wanted.plan_id)
@@ -289,7 +290,7 @@ def overtaken(state: OutputState, failure: BuildError | OSError) -> OutputState:
     Two builds in a store may run at the same time. Builds of one plan write the same bytes under the same
     keys, others have other folders, and the pointer is replaced only by the first of them that ends.
     """
-    if isinstance(state.folder, RemotePath):
+    if not has_locks(state.folder):
         now = inspect_output(state.folder)
         if now.version != state.version and now.manifest is not None:
             return now

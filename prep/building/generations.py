@@ -14,13 +14,12 @@ from tfshards.prep.sources.staging_folder import staged_folders
 from tfshards.prep.writing.build_folder import BuildFolder, build_folders
 from tfshards.schemas import InputError, Manifest, read_manifest
 from tfshards.schemas.errors import listed
-from tfshards.schemas.files import file_sizes
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest_file import file_problems
 from tfshards.schemas.names import MANIFEST_NAME, RECORD_NAME, WORK_NAME
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.locking import locked
-from tfshards.schemas.storage.verbs import delete_tree, tree_size
+from tfshards.schemas.storage.verbs import delete_tree, file_sizes, sizes_below
 
 _SHOWN = 5
 
@@ -150,7 +149,8 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
 
     Raises:
         OptionsError: the path is a URL of a store that is not supported.
-        InputError: the folder holds neither a dataset nor an unfinished build, or a build is running.
+        InputError: the folder holds neither a dataset nor an unfinished build, or a build is running; or the
+            manifest is missing, so that all generations would be removed.
         FormatError: the manifest cannot be read, so that the files of the dataset are not known.
     """
     folder = any_path(dataset)
@@ -163,9 +163,16 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
             raise state.fault
         if state.manifest is None and not (state.folders or staged):
             raise nothing
+        complete = [build.name for build in state.folders if build.is_committed]
+        if state.manifest is None and complete:
+            raise InputError(
+                f"{folder} has no {MANIFEST_NAME}, so that nothing shows which of its generations is needed "
+                f"({listed(complete, _SHOWN)}) || make one of them the dataset with 'tfshards restore', or "
+                "delete the folder"
+            )
         needed = {*state.manifest.data_paths} if state.manifest else set[str]()
         found = [each for build in state.folders for each in _unneeded(build, needed, state.manifest)]
-        found += [Pruned(f"{path.name}/", tree_size(path)) for path in staged]
+        found += [Pruned(f"{path.name}/", sum(sizes_below(path).values())) for path in staged]
         if not dry_run:
             try:
                 for build in state.folders:
@@ -192,6 +199,6 @@ def _unneeded(build: BuildFolder, needed: set[str], current: Manifest | None) ->
     found = [
         Pruned(f"{build.name}/{name}", size) for name, size in sizes.items() if not isinstance(size, OSError)
     ]
-    if num_bytes := tree_size(build.work):
+    if num_bytes := sum(sizes_below(build.work).values()):
         found.append(Pruned(f"{build.name}/{WORK_NAME}/", num_bytes))
     return found

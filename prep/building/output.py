@@ -9,19 +9,18 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from tfshards.prep.building.state import OutputState, check_usable, inspect_output
+from tfshards.prep.building.state import OutputState, check_usable, inspect_output, system_fault
 from tfshards.prep.planning.options import Options
 from tfshards.prep.progress.lines import report_warning
 from tfshards.prep.sources.base import MovableReader, Reader, Source
 from tfshards.prep.sources.staging_folder import remove_staged, staged_folder
 from tfshards.prep.writing.build_folder import BuildFolder
 from tfshards.schemas import BuildError, InputError, OptionsError
-from tfshards.schemas.files import system_fault
 from tfshards.schemas.names import MANIFEST_NAME, name_fault
-from tfshards.schemas.option import check_path
-from tfshards.schemas.storage import AnyPath, RemotePath, any_path, is_inside, write_new
+from tfshards.schemas.storage import AnyPath, any_path
+from tfshards.schemas.storage.any_path import absolute_name, is_inside, on_disk
 from tfshards.schemas.storage.locking import locked
-from tfshards.schemas.storage.verbs import sync
+from tfshards.schemas.storage.verbs import missing_folders, sync, write
 
 _COPY_BYTES = 8 << 20
 
@@ -33,11 +32,9 @@ def output_folder(dataset: str | os.PathLike[str] | AnyPath, *inputs: AnyPath | 
         OptionsError: the path is empty, which would be the working directory, is a URL of a store that is not
             supported, or is inside one of the inputs that the dataset is made from.
     """
-    if not isinstance(dataset, RemotePath):
-        check_path("dataset", dataset)
-        if not os.fspath(dataset):
-            raise OptionsError("output-empty")
-    folder = any_path(dataset)
+    if dataset in ("", b""):
+        raise OptionsError("output-empty")
+    folder = any_path(dataset, "dataset")
     for location in inputs:
         if location is not None and is_inside(folder, location):
             raise OptionsError("output-in-input", folder=folder, location=location)
@@ -46,8 +43,7 @@ def output_folder(dataset: str | os.PathLike[str] | AnyPath, *inputs: AnyPath | 
 
 def dataset_name(folder: AnyPath, options: Options) -> str:
     """Return the dataset's name: ``options.name``, or the last part of the output's path."""
-    last = Path(os.path.abspath(folder)).name if isinstance(folder, Path) else folder.name or folder.bucket
-    name = options.name or last
+    name = options.name or absolute_name(folder)
     if fault := name_fault(name):
         raise OptionsError("output-name", fault=fault)
     return name
@@ -87,12 +83,9 @@ def claimed(folder: AnyPath, staged: str = "") -> Iterator[OutputState]:
 @contextmanager
 def existing_folder(folder: AnyPath) -> Iterator[None]:
     """Create a folder with those that hold it; at the end remove those of them that are empty."""
-    if isinstance(folder, RemotePath):
-        yield
-        return
     with ExitStack() as stack:
         try:
-            created = [path for path in (folder, *folder.parents) if not path.exists()]
+            created = missing_folders(folder)
             # from the innermost
             for path in reversed(created):
                 stack.callback(_remove_empty, path)
@@ -123,7 +116,7 @@ def staged(
     Raises:
         InputError: workers cannot read what was copied from this source.
     """
-    if isinstance(folder, Path):
+    if on_disk(folder):
         with _staging(folder) as staging:
             yield source.stage(staging, group_by=group_by)
         return
@@ -139,14 +132,13 @@ def staged(
 
 
 @contextmanager
-def _staging(folder: Path) -> Iterator[Path]:
+def _staging(folder: AnyPath) -> Iterator[Path]:
     with ExitStack() as stack:
         try:
             staging = stack.enter_context(staged_folder(folder))
         except OSError as error:
             raise InputError("dataset-unwritable", dataset=folder, why=error.strerror) from None
-        assert isinstance(staging, Path)
-        yield staging
+        yield Path(str(staging))
 
 
 def _uploaded(reader: Reader, local: Path, area: AnyPath) -> Reader:
@@ -159,5 +151,5 @@ def _uploaded(reader: Reader, local: Path, area: AnyPath) -> Reader:
     files = {path.name: path for path in local.iterdir()} | dict(reader.in_place())
     for name, path in sorted(files.items()):
         with path.open("rb") as file:
-            write_new(area / name, iter(partial(file.read, _COPY_BYTES), b""))
+            write(area / name, iter(partial(file.read, _COPY_BYTES), b""), area)
     return reader.moved(area)

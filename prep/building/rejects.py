@@ -19,8 +19,8 @@ from tfshards.prep.sources.base import Listing
 from tfshards.prep.sources.keys import to_text
 from tfshards.prep.writing.build_folder import BuildFolder, FinishedShard, Reject, ShardId
 from tfshards.schemas import BuildError, InputError, Manifest
+from tfshards.schemas.digests import bytes_digest
 from tfshards.schemas.errors import counted
-from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import load_json
 from tfshards.schemas.names import REJECTS_NAME

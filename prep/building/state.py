@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 from tfshards.prep.imaging.options import VERSIONS
 from tfshards.prep.planning.plan import plan_id_of
@@ -89,13 +88,19 @@ def plan_of(folder: str) -> str:
     return folder.partition("-")[0]
 
 
+def system_fault(folder: AnyPath, error: OSError) -> str:
+    """Return the message for an operating system error that ended a build into ``folder``."""
+    # when renaming fails, the target is the path that matters
+    named = next((name for name in (error.filename2, error.filename) if isinstance(name, str)), folder)
+    why = error.strerror or error
+    return f"{named}: {why}; once that is fixed, run the same command to resume"
+
+
 def inspect_output(folder: AnyPath) -> OutputState:
     """Return the state of a folder; a path that does not exist is an empty one."""
     try:
         return _inspect(folder)
     except OSError as error:
-        if isinstance(folder, Path):
-            raise
         raise InputError("folder-fault", folder=folder, why=error.strerror) from error
 
 
@@ -108,7 +113,7 @@ def _inspect(folder: AnyPath) -> OutputState:
     other = next((path.name for path in folder.iterdir() if path.name not in ours), "")
     pointer, fault, manifest = folder / MANIFEST_NAME, None, None
     replaced = version(pointer)
-    if replaced is not None or (isinstance(pointer, Path) and pointer.exists()):
+    if replaced is not None:
         try:
             manifest = read_manifest(folder)
         except FormatError as error:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tfshards.schemas import InputError, OptionsError
-from tfshards.schemas.files import local_path
+from tfshards.schemas.storage.any_path import local_path
 from tfshards.schemas.storage.untrusted import OPTIONS, read_whole
 
 _MOST_DOTS = 1000

@@ -11,10 +11,11 @@ from tfshards.prep.cli.verb import Result, Verb, add_dataset
 from tfshards.prep.progress.lines import report_line
 from tfshards.prep.views.tfds import INFO_NAME
 from tfshards.schemas import OptionsError, read_manifest
-from tfshards.schemas.files import local_path, write_atomically
 from tfshards.schemas.manifest import manifest_text
 from tfshards.schemas.manifest_file import check_new_file
 from tfshards.schemas.storage import any_path
+from tfshards.schemas.storage.any_path import local_path
+from tfshards.schemas.storage.verbs import put
 from tfshards.schemas.summary import escaped
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def _save(found: Found, args: argparse.Namespace) -> None:
         raise OptionsError("save-without-images")
     path = local_path(args.save)
     check_new_file(path, "the image", lambda file: file.read(len(data) + 1) == data)
-    write_atomically(path, data)
+    put(path, data)
     report_line(f"wrote the image to {args.save}")
 
 

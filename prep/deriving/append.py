@@ -28,8 +28,8 @@ from tfshards.prep.sources.base import Source
 from tfshards.prep.sources.kinds import KINDS, Recorded
 from tfshards.prep.writing.build_folder import BuildFolder, FinishedShard, Reject, ShardId
 from tfshards.schemas import InputError, Manifest, OptionsError
+from tfshards.schemas.digests import bytes_digest
 from tfshards.schemas.errors import counted
-from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import REJECTS_NAME, REMOVED_NAME
 from tfshards.schemas.option import check_path

@@ -13,7 +13,7 @@ import numpy as np
 
 from tfshards.prep.planning.balance import BoolArray
 from tfshards.schemas import InputError, Manifest
-from tfshards.schemas.files import bytes_digest
+from tfshards.schemas.digests import bytes_digest
 from tfshards.schemas.keys import hash_key
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import KEYS, read_whole

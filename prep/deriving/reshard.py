@@ -15,7 +15,8 @@ from tfshards.prep.planning.options import Options, ShardCounts, Shards
 from tfshards.prep.progress.lines import Log, takes_log, to_stderr
 from tfshards.schemas import Manifest, OptionsError, Split
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.storage import any_path, is_same
+from tfshards.schemas.storage import any_path
+from tfshards.schemas.storage.any_path import is_same
 
 
 @takes_log

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import re
 import secrets
@@ -13,13 +12,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 from tfshards.prep.engines.table import Work
 from tfshards.prep.imaging.pillow import decoder_versions
 from tfshards.schemas import BuildError, TfshardsError
-from tfshards.schemas.files import write_atomically
 from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.verbs import exists, first_entry, put
 
 # An error of a worker in what its engine reports; its encoding survives the quoting of Java and JSON.
 _MARK = re.compile(r"\[tfshards:([A-Za-z0-9+/=]+)\]")
@@ -47,8 +45,7 @@ class Requirements:
         check_versions(self.versions)
         for path in self.paths:
             try:
-                is_seen = os.path.lexists(path) if isinstance(path, Path) else path.exists()
-                why = "" if is_seen else "it does not exist there"
+                why = "" if exists(path) else "it does not exist there"
             except (OSError, TfshardsError) as error:
                 why = str(error)
             if why:
@@ -59,26 +56,17 @@ class Requirements:
 @contextmanager
 def requirements_of(work: Work) -> Iterator[Requirements]:
     """Yield the requirements of work that this process starts; its folder has a token until the end."""
-    paths = [_any_entry(source) for source in work.sources]
+    paths = [first_entry(source) for source in work.sources]
     if work.folder is None:
         yield Requirements(own_versions(), tuple(paths))
         return
     # another folder with the same path has no file with this name
     token = work.folder / f"token-{secrets.token_hex(8)}"
-    write_atomically(token, b"")
+    put(token, b"")
     try:
         yield Requirements(own_versions(), (token, *paths))
     finally:
         token.unlink(missing_ok=True)
-
-
-def _any_entry(source: AnyPath) -> AnyPath:
-    """Return something in a folder, so that another one with the same path is noticed, or a file itself."""
-    if not isinstance(source, Path) or not source.is_dir():
-        return source
-    # only one, since a folder may have millions of them
-    with os.scandir(source) as entries:
-        return next((source / entry.name for entry in entries), source)
 
 
 def check_versions(needed: Mapping[str, str]) -> None:

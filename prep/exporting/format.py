@@ -16,9 +16,8 @@ from tfshards.prep.records.frames import RecordError, read_frames
 from tfshards.prep.records.values import parse_record
 from tfshards.schemas import Feature, InputError, Manifest, Problem, Schema
 from tfshards.schemas.digests import examples_digest
-from tfshards.schemas.files import sync_file
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.verbs import make_folder
+from tfshards.schemas.storage.verbs import make_folder, sync
 
 # Examples between two reports of progress.
 _EXAMPLES = 256
@@ -93,7 +92,7 @@ class Format:
         if not path.exists():
             unfinished = self.work / f"{path.name}.{secrets.token_hex(8)}"
             self.write(unfinished, self.examples(part))
-            sync_file(unfinished)
+            sync(unfinished)
             make_folder(path.parent)
             unfinished.replace(path)
 

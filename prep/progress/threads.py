@@ -58,14 +58,15 @@ def computing() -> AbstractContextManager[object]:
     return _limits[-1][1] if _limits else nullcontext()
 
 
-def num_writers(*, is_remote: bool = False) -> int:
+def num_writers(*, waits: bool = False) -> int:
     """Return the number of threads that write shards, of which more than cores would wait for each other.
 
-    A thread that ends a shard in an object store waits for some round trips, in which others can write.
+    A thread that ends a shard in an object store waits for some round trips, in which others can write: with
+    ``waits`` there are more of them.
     """
     if _limits:
-        return min(num_jobs(), 12 if is_remote else 4)
-    return max(2, min(4, num_jobs())) * (3 if is_remote else 1)
+        return min(num_jobs(), 12 if waits else 4)
+    return max(2, min(4, num_jobs())) * (3 if waits else 1)
 
 
 @contextmanager

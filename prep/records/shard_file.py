@@ -14,9 +14,8 @@ import numpy.typing as npt
 from tfshards.prep.records.frames import RecordError, frame, read_frames
 from tfshards.schemas import Schema, Shard
 from tfshards.schemas.compression import CODECS, Compression
-from tfshards.schemas.digests import NUM_LAST_BYTES, examples_digest
+from tfshards.schemas.digests import NUM_LAST_BYTES, bytes_digest, examples_digest
 from tfshards.schemas.example import ParsedExample
-from tfshards.schemas.files import bytes_digest, read_once
 from tfshards.schemas.index import (
     FRAME_OVERHEAD,
     IntArray,
@@ -28,6 +27,7 @@ from tfshards.schemas.index import (
     labels_path,
 )
 from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.verbs import read_once
 from tfshards.schemas.storage.writing import Sink
 
 Item = TypeVar("Item")

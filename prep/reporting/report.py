@@ -17,10 +17,10 @@ from tfshards.prep.reporting.inputs import audited, finding_rows, findings, reje
 from tfshards.prep.reporting.options import ReportOptions
 from tfshards.prep.reporting.overview import class_counts, image_facts, overview
 from tfshards.schemas import InputError, OptionsError, read_manifest
-from tfshards.schemas.files import write_atomically
 from tfshards.schemas.manifest_file import check_new_file
 from tfshards.schemas.sizes import size
 from tfshards.schemas.storage import AnyPath, any_path
+from tfshards.schemas.storage.verbs import put
 from tfshards.schemas.summary import escaped, span
 
 _TEMPLATES = Path(__file__).with_name("templates")
@@ -107,7 +107,7 @@ def report(
         "num_groups_left": max(0, groups_left) if chosen else 0,
         "records": [seen[row] for row in texts if seen[row].text],
     }
-    write_atomically(path, _rendered(page))
+    put(path, _rendered(page))
     return path
 
 

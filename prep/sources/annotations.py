@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from tfshards.prep.sources.row_columns import Batches, TableRows
 from tfshards.prep.sources.table_rows import RowSource
-from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas import InputError
 from tfshards.schemas.option import option
-from tfshards.schemas.storage import RemotePath, any_path
+from tfshards.schemas.storage.any_path import local_path
 
 # The column that is not stored: why an image is rejected, or null.
 _FAULT = "fault"
@@ -167,8 +167,8 @@ class Annotations(RowSource):
     def __post_init__(self) -> None:
         super().__post_init__()
         for path in (self.source, self.root):
-            if path is not None and isinstance(any_path(path), RemotePath):
-                raise OptionsError(f"{self.kind} reads files on disks only || copy {str(path)!r} to a disk")
+            if path is not None:
+                local_path(path)
 
 
 def is_text(value: object) -> bool:

@@ -24,13 +24,15 @@ import numpy as np
 import numpy.typing as npt
 
 from tfshards.prep.records.example import Values
-from tfshards.prep.sources.fetching import changed, local_copy, stamp_of, unreadable
+from tfshards.prep.sources.fetching import changed, local_copy, unreadable
 from tfshards.schemas import Feature, InputError, TfshardsError
 from tfshards.schemas.compression import CODECS
-from tfshards.schemas.files import require_space
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.storage import AnyPath, any_path
+from tfshards.schemas.storage.any_path import on_disk
+from tfshards.schemas.storage.listing import stamp_of
 from tfshards.schemas.storage.untrusted import open_regular, size_of
+from tfshards.schemas.storage.verbs import require_space
 
 _COPY_BYTES = 1 << 20
 # More than NumPy's limit.
@@ -114,9 +116,9 @@ def open_file(given: str | Member, copy: Path) -> OpenArray:
     path = any_path(given)
     try:
         with open_regular(path) as file:
-            if isinstance(path, Path):
-                stamp, array = os.fstat(file.fileno()).st_mtime_ns, _opened(path, given)
-                used = array.file._replace(name=copy.name, path=os.path.realpath(path), stamp=stamp)
+            if local := on_disk(path):
+                stamp, array = os.fstat(file.fileno()).st_mtime_ns, _opened(local, given)
+                used = array.file._replace(name=copy.name, path=os.path.realpath(local), stamp=stamp)
                 return array._replace(file=used)
             # all that is read is of one version
             status = file.raw.status  # type: ignore[attr-defined]

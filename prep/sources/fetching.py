@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import shutil
 import tempfile
@@ -15,9 +14,11 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from tfshards.schemas import InputError
-from tfshards.schemas.storage import AnyPath, RemotePath, RemoteStatus, is_remote
+from tfshards.schemas.storage import AnyPath, is_remote
+from tfshards.schemas.storage.any_path import on_disk
+from tfshards.schemas.storage.listing import stamp_of
 from tfshards.schemas.storage.reader import NUM_REQUESTS, in_background
-from tfshards.schemas.storage.untrusted import open_regular
+from tfshards.schemas.storage.untrusted import open_regular, read_most
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")
@@ -32,32 +33,13 @@ class FetchedContent(NamedTuple):
     data: bytes | None
 
 
-def stamp_of(status: RemoteStatus) -> int:
-    """Return a number that changes with an object: of its ETag, which equal objects mostly share."""
-    if not status.e_tag:
-        return status.st_mtime_ns
-    return int.from_bytes(hashlib.blake2b(status.e_tag.encode(), digest_size=8).digest(), "little") >> 1
-
-
-def read_content(path: bytes | RemotePath, most_bytes: int) -> FetchedContent:
+def read_content(path: bytes | AnyPath, most_bytes: int) -> FetchedContent:
     """Return a file or an object, without its bytes if there are too many, or raise OSError."""
-    if isinstance(path, RemotePath):
-        status, content = path.get(most_bytes)
-        return FetchedContent(status.st_size, stamp_of(status), content)
-    # os.open makes a third of the system calls of open, which matters for small files;
-    # O_NONBLOCK, because the file may have become a pipe
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    try:
-        data = os.read(descriptor, most_bytes)
-        while len(data) < most_bytes and (more := os.read(descriptor, most_bytes - len(data))):
-            data += more
-        found = os.fstat(descriptor)
-    finally:
-        os.close(descriptor)
-    return FetchedContent(found.st_size, found.st_mtime_ns, data if len(data) == found.st_size else None)
+    status, content = read_most(path, most_bytes)
+    return FetchedContent(status.st_size, stamp_of(status), content)
 
 
-def read_as_listed(path: bytes | RemotePath, size: int, stamp: int, most_bytes: int) -> FetchedContent:
+def read_as_listed(path: bytes | AnyPath, size: int, stamp: int, most_bytes: int) -> FetchedContent:
     """Return a file or an object; without its bytes, and unread, if there are more than ``most_bytes``.
 
     Raises:
@@ -80,8 +62,8 @@ def local_copy(path: AnyPath) -> Iterator[Path]:
 
     What was mapped or opened by then stays readable.
     """
-    if isinstance(path, Path):
-        yield path
+    if local := on_disk(path):
+        yield local
         return
     with tempfile.NamedTemporaryFile(prefix="tfshards-") as copy:
         with open_regular(path, buffering=0) as source:

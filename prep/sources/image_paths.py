@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from tfshards.prep.sources.boundary import Boundary, outside
-from tfshards.prep.sources.fetching import stamp_of, unreadable
+from tfshards.prep.sources.fetching import unreadable
 from tfshards.prep.sources.keys import in_any_form, to_text
 from tfshards.prep.sources.remote_tree import RemoteTree, tree_of
 from tfshards.prep.sources.roles import flag, is_template
@@ -23,6 +23,8 @@ from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import listed
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.storage import RemotePath, any_path
+from tfshards.schemas.storage.any_path import in_store, is_inside
+from tfshards.schemas.storage.listing import stamp_of
 from tfshards.schemas.storage.reader import in_flight
 from tfshards.schemas.storage.stores import SCHEMES
 
@@ -138,11 +140,9 @@ def location_of(root: bytes, path: bytes) -> RemotePath | None:
         raise InputError("image-on-web")
     if is_url(path):
         try:
-            found = any_path(to_text(path))
+            return in_store(any_path(to_text(path)))
         except OptionsError as error:
             raise InputError("image-url", text=str(error)) from None
-        assert isinstance(found, RemotePath)
-        return found
     folder = _folder(root)
     return None if folder is None else folder.at(path)
 
@@ -157,7 +157,7 @@ def _leaves(root: bytes, path: bytes) -> bool:
     """Return whether a path, or the URL of an object, leaves the folder to which it is relative."""
     if is_url(path):
         folder, found = _folder(root), location_of(root, path)
-        return folder is None or found is None or folder.folder not in found.parents
+        return folder is None or found is None or not is_inside(found, folder.folder)
     return path.startswith(b"/") or posixpath.normpath(path).split(b"/")[0] == b".."
 
 
@@ -190,10 +190,10 @@ def _remote_statuses(paths: Sequence[RemotePath]) -> list[_Status]:
     texts = [str(path) for path in paths]
     # the folder that holds all of them, cut at a slash; "s3:/" if they are in several buckets
     above = os.path.commonprefix([min(texts), max(texts)]).rpartition("/")[0]  # noqa: RUF071
-    folder = any_path(above) if above.count("/") > 1 else None
+    folder = in_store(any_path(above)) if above.count("/") > 1 else None
     found: dict[RemotePath, _Status] = {}
     try:
-        if isinstance(folder, RemotePath):
+        if folder is not None:
             most = max(_LEAST_LISTED, _LISTED_PER_IMAGE * len(paths))
             wanted = {*paths}
             found = {

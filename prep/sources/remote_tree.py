@@ -9,12 +9,13 @@ from collections import Counter
 from typing import TypeAlias
 
 from tfshards.prep.imaging.formats import SUFFIXES
-from tfshards.prep.sources.fetching import stamp_of
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.prep.sources.marks import Marks, note
 from tfshards.prep.sources.tree import FolderFiles, LocalTree, is_hidden, suffix_of
 from tfshards.schemas import InputError
 from tfshards.schemas.storage import RemotePath, any_path
+from tfshards.schemas.storage.any_path import in_store
+from tfshards.schemas.storage.listing import stamp_of
 
 
 class RemoteTree:
@@ -82,7 +83,7 @@ Tree: TypeAlias = "LocalTree | RemoteTree"
 
 def tree_of(folder: str | bytes | os.PathLike[str], *, follow_links: bool) -> Tree:
     """Return the tree of files below a folder; for ``follow_links`` see ``LocalTree``."""
-    root = any_path(os.fsdecode(folder))
-    if isinstance(root, RemotePath):
-        return RemoteTree(root)
+    objects = in_store(any_path(os.fsdecode(folder)))
+    if objects is not None:
+        return RemoteTree(objects)
     return LocalTree(os.path.realpath(os.fsencode(folder)), follow_links=follow_links)

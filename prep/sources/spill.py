@@ -25,9 +25,9 @@ from tfshards.prep.sources.staging_folder import make_staged
 from tfshards.prep.sources.wide import WIDE_COLUMNS, Wide, WideFile, header_of
 from tfshards.schemas import InputError
 from tfshards.schemas.errors import listed
-from tfshards.schemas.files import write_blocks_atomically
 from tfshards.schemas.option import to_json
 from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.verbs import write
 
 _FORM_BYTES = 8
 _ROWS_AT_ONCE, _BLOCK_BYTES = 1 << 14, 1 << 20
@@ -201,7 +201,7 @@ def keep_described(table: pa.Table, folder: AnyPath) -> None:
     # a runner may repeat this step while others read the table; a power failure must not leave half of it
     data = sink.getvalue()
     blocks = (data[at : at + _BLOCK_BYTES].to_pybytes() for at in range(0, len(data), _BLOCK_BYTES))
-    write_blocks_atomically(folder / ROWS_NAME, blocks)
+    write(folder / ROWS_NAME, blocks)
 
 
 def kept_elements(elements: Elements, folder: AnyPath, group_by: str | None) -> StagedReader:

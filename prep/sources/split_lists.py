@@ -17,7 +17,8 @@ from tfshards.schemas.errors import counted
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.names import name_fault
 from tfshards.schemas.option import option
-from tfshards.schemas.storage import AnyPath, is_remote
+from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.any_path import is_absolute
 
 # The reason of what is in none of the lists, as manifests count it.
 UNLISTED = "in no split list"
@@ -53,7 +54,7 @@ def check_split_list(given: object) -> None:
     for split, path in pairs:
         is_text = isinstance(split, str) and isinstance(path, str) and bool(path)
         # manifests record no absolute paths
-        if not is_text or name_fault(str(split)) or os.path.isabs(str(path)) or is_remote(str(path)):
+        if not is_text or name_fault(str(split)) or is_absolute(str(path)):
             raise OptionsError("split-list-form", text=f"{split}={path}")
 
 

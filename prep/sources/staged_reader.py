@@ -30,6 +30,7 @@ from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.reasons import Reason
 from tfshards.schemas.storage import AnyPath, any_path
+from tfshards.schemas.storage.any_path import on_disk
 
 if TYPE_CHECKING:
     # Pillow, which only images need, takes as long to import as many rows of numbers to write
@@ -101,7 +102,8 @@ class StagedReader:
     def _files(self) -> _StagedFiles:
         # mapped no longer than the reader exists: deleted files occupy disk space as long as they are mapped
         folder = any_path(self.folder)
-        return _StagedFiles(folder) if isinstance(folder, Path) else _fetched_files(folder, os.getpid())
+        in_place = on_disk(folder)
+        return _StagedFiles(in_place) if in_place else _fetched_files(folder, os.getpid())
 
     @cached_property
     def images(self) -> tuple[str, ...]:

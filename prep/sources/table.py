@@ -11,14 +11,14 @@ import pyarrow as pa
 
 from tfshards.prep.imaging.formats import METADATA_NAMES
 from tfshards.prep.sources.features import classes_in
-from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.sources.roles import USUAL
 from tfshards.prep.sources.row_columns import IMAGE_ROLES, Batches, TableRows
 from tfshards.prep.sources.table_files import find_files, read_files
 from tfshards.prep.sources.table_rows import RowSource
 from tfshards.schemas import OptionsError
 from tfshards.schemas.option import option
-from tfshards.schemas.storage import AnyPath, RemotePath
+from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.any_path import real_name
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Table(RowSource):
         base = root or folder
         return replace(
             read,
-            root=to_bytes(str(base)) if isinstance(base, RemotePath) else os.path.realpath(os.fsencode(base)),
+            root=os.fsencode(real_name(base)),
             # by convention the folder belongs to its metadata
             owns_root=is_metadata and root is None,
             separator=self.label_separator,

@@ -8,7 +8,7 @@ import re
 import shlex
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -40,8 +40,9 @@ from tfshards.prep.sources.text_tables import (
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import listed
 from tfshards.schemas.storage import AnyPath, any_path
-from tfshards.schemas.storage.any_path import name_below
+from tfshards.schemas.storage.any_path import absolute, matching, name_below, on_disk
 from tfshards.schemas.storage.untrusted import open_regular
+from tfshards.schemas.storage.verbs import sizes_below
 
 SUFFIXES = (".csv", ".tsv", *JSON_SUFFIXES, ".parquet")
 # data/train-00000-of-00002.parquet, perhaps with a hash, as Hugging Face writes them
@@ -78,21 +79,17 @@ def find_files(path: str | os.PathLike[str], *, follow_links: bool) -> TableFile
     given = any_path(path)
     try:
         folder, paths = _find(given)
-        if isinstance(folder, Path) and paths != [given]:
-            inside = Boundary(folder, follow_links=follow_links)
+        if on_disk(folder) and paths != [given]:
+            inside = Boundary(str(folder), follow_links=follow_links)
             for each in paths:
                 inside.check(str(each))
     except OSError as error:
         raise unreadable(os.fspath(path), error) from None
-    folder = _named(folder)
+    # the current folder may be NAME=VALUE, too
+    folder = absolute(folder)
     while "=" in folder.name:
         folder = folder.parent
     return TableFiles(paths, folder, paths[0] if len(paths) == 1 else given)
-
-
-def _named(path: AnyPath) -> AnyPath:
-    """Return a path with the names of all folders above it; the current folder may be NAME=VALUE, too."""
-    return Path(os.path.abspath(path)) if isinstance(path, Path) else path
 
 
 def _find(path: AnyPath) -> tuple[AnyPath, list[AnyPath]]:
@@ -101,7 +98,7 @@ def _find(path: AnyPath) -> tuple[AnyPath, list[AnyPath]]:
         folder = path
         while glob.has_magic(str(folder)):
             folder = folder.parent
-        return folder, _of_one_suffix(path, _matches(path, folder))
+        return folder, _of_one_suffix(path, matching(path, folder, key_pattern))
     if not path.is_dir():
         if not path.is_file():
             raise InputError("table-missing", path=path)
@@ -112,12 +109,15 @@ def _find(path: AnyPath) -> tuple[AnyPath, list[AnyPath]]:
     metadata = [name for name in METADATA_NAMES if (path / name).is_file()]
     if len(metadata) == 1:
         return path, [path / metadata[0]]
-    deeper = sorted(each.parent.name for name in METADATA_NAMES for each in path.glob(f"*/{name}"))
+    names = [*sizes_below(path)]
+    below = [PurePosixPath(name) for name in names]
+    deeper = sorted(
+        str(each.parent) for each in below if each.name in METADATA_NAMES and len(each.parts) == 2
+    )
     if metadata or deeper:
         code = "table-folder" if metadata else "table-metadata-deeper"
         raise InputError(code, path=path, names=METADATA_NAMES, deeper=listed(deeper, _SHOWN))
-    below = [each for each in path.rglob("*") if "/." not in str(each)[len(str(path)) :]]
-    paths = _of_one_suffix(path, below)
+    paths = _of_one_suffix(path, [path / name for name in names if "/." not in f"/{name}"])
     for line in _missing_parts(paths):
         raise InputError("parts-missing", path=path, missing=line, folder=path / f"*{paths[0].suffix}")
     return path, paths
@@ -150,14 +150,6 @@ def _other_kind(found: Sequence[AnyPath], path: AnyPath) -> str:
         return f"save the rows that save_to_disk wrote as Parquet, in Python: {line}"
     command = f"tfshards build coco {shlex.quote(str(path))} DATASET"
     return f"annotations of COCO are built by: {command}" if ".json" in suffixes else ""
-
-
-def _matches(pattern: AnyPath, folder: AnyPath) -> list[AnyPath]:
-    """Return the files whose paths match a pattern, in which ``**`` matches across folders."""
-    if isinstance(pattern, Path) or isinstance(folder, Path):
-        return [Path(each) for each in glob.glob(str(pattern), recursive=True)]
-    matches = key_pattern(pattern.key).fullmatch
-    return [path for path, _ in folder.walk([]) if matches(path.key)]
 
 
 def _missing_parts(paths: Sequence[AnyPath]) -> list[str]:
@@ -209,7 +201,7 @@ def _columns_of_folders(
 ) -> tuple[dict[str, pa.Array], list[str]]:
     """Return the columns that the names of files and folders give, and warnings about them."""
     paths = files.paths
-    folders = [name_below(_named(path), files.folder).split("/")[:-1] for path in paths]
+    folders = [name_below(absolute(path), files.folder).split("/")[:-1] for path in paths]
     pairs = [dict(part.split("=", 1) for part in each if "=" in part) for each in folders]
     for path, each in zip(paths, pairs, strict=True):
         if {*each} != {*pairs[0]}:

@@ -55,6 +55,7 @@ from tfshards.schemas.coordinates import coordinates_of
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.option import check_choices, check_instance, option, recorded_values, to_json
 from tfshards.schemas.storage import AnyPath, any_path
+from tfshards.schemas.storage.any_path import on_disk
 
 # Roles of columns that are no features.
 _NOT_STORED = ("split", "key", "drop")
@@ -179,8 +180,9 @@ class RowSource(ABC):
 
     def _folder_of_images(self) -> AnyPath | None:
         root = None if self.root is None else any_path(self.root)
-        if isinstance(root, Path) and not root.is_dir():
-            raise InputError("root-not-a-folder", root=os.fspath(root))
+        # what is missing in a store is reported with the first image
+        if root is not None and on_disk(root) and not root.is_dir():
+            raise InputError("root-not-a-folder", root=str(root))
         return root
 
     def _columns(self, read: TableRows) -> list[Column]:

@@ -28,8 +28,11 @@ from tfshards.prep.sources.staging_folder import is_staged
 from tfshards.schemas import BuildError, Feature, InputError, Schema
 from tfshards.schemas.frames import masked_crc32c
 from tfshards.schemas.index import IntArray
-from tfshards.schemas.storage import AnyPath, RemotePath, in_flight, open_sink, read_range
+from tfshards.schemas.storage import AnyPath, in_flight, read_range
+from tfshards.schemas.storage.any_path import on_disk
+from tfshards.schemas.storage.locking import has_locks
 from tfshards.schemas.storage.untrusted import open_regular
+from tfshards.schemas.storage.writing import new_file
 
 _NAME_BYTES = 8
 # offset, length and masked CRC-32C; origins in a file sort by offset
@@ -75,7 +78,7 @@ class WideFile:
         self._folder = folder
         self._encode = example_encoder(Schema(tuple(features))) if features else lambda _: ()
         self._name = secrets.token_bytes(_NAME_BYTES)
-        self._sink = None if folder is None else open_sink(_path(folder, self._name))
+        self._sink = None if folder is None else new_file(_path(folder, self._name), folder)
         self.num_bytes = 0
         self._write(header)
 
@@ -96,7 +99,7 @@ class WideFile:
         if self._sink is None:
             return
         self._sink.finish()
-        if isinstance(self._folder, RemotePath) and not is_staged(self._folder):
+        if self._folder and not has_locks(self._folder) and not is_staged(self._folder):
             # nothing would remove it: a later run has removed the folder while this was uploaded
             _path(self._folder, self._name).unlink()
             raise BuildError("staging-gone", root=self._folder)
@@ -159,12 +162,12 @@ def header_of(folder: AnyPath, origin: bytes) -> bytes:
 
 def wide_values(folder: AnyPath, origins: Sequence[bytes]) -> list[bytes]:
     """Return the examples at these origins, or raise InputError if they cannot be read or are damaged."""
-    if isinstance(folder, RemotePath):
+    if not on_disk(folder):
         return [*in_flight(partial(_value_in_store, folder), origins)]
     found: dict[bytes, bytes] = {}
     # one open file at a time: there are as many files as bundles
     for name, of_file in groupby(sorted(origins), key=lambda origin: origin[:_NAME_BYTES]):
-        with _reading(_path(folder, name)) as path, path.open("rb", buffering=0) as file:
+        with _reading(_path(folder, name)) as path, open(str(path), "rb", buffering=0) as file:
             for origin in of_file:
                 offset, length, checksum = _NUMBERS.unpack(origin[_NAME_BYTES:])
                 found[origin] = _checked(path, os.pread(file.fileno(), length, offset), checksum)

@@ -20,12 +20,12 @@ from tfshards.schemas import Manifest, Problem, Shard
 from tfshards.schemas.companions import read_index, read_keys, read_labels
 from tfshards.schemas.digests import examples_digest
 from tfshards.schemas.example import Decoded, decode_example
-from tfshards.schemas.files import read_once
 from tfshards.schemas.index import FRAME_OVERHEAD, IntArray, RecordIndex, keys_path, labels_path
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest_file import OTHER_BYTES
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import open_regular, size_of
+from tfshards.schemas.storage.verbs import read_once
 
 # How many images of one shard are queued or being decoded; all of them are in memory.
 _MAX_WAITING = 16

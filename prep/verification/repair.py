@@ -14,7 +14,7 @@ from tfshards.prep.verification.verify import copy_digest, verify
 from tfshards.prep.views.files import view_files
 from tfshards.prep.writing.build_folder import BuildFolder, is_owned
 from tfshards.schemas import Manifest, read_manifest
-from tfshards.schemas.files import bytes_digest
+from tfshards.schemas.digests import bytes_digest
 from tfshards.schemas.names import MANIFEST_NAME, RECORD_NAME
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.locking import locked

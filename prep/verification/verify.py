@@ -18,11 +18,11 @@ from tfshards.prep.verification.checks import Companions, companions, record_pro
 from tfshards.prep.verification.report import RecordProblem, VerificationReport
 from tfshards.schemas import Manifest, Problem, Shard, read_manifest
 from tfshards.schemas.errors import listed
-from tfshards.schemas.files import file_digest
 from tfshards.schemas.keys import KeyHashes, hash_array, hash_key
 from tfshards.schemas.manifest_file import digest_problems
 from tfshards.schemas.names import MANIFEST_NAME
 from tfshards.schemas.storage import AnyPath, any_path
+from tfshards.schemas.storage.verbs import file_digest
 
 _SHOWN = 5
 

@@ -42,18 +42,16 @@ from tfshards.schemas.storage.verbs import (
     each,
     exists,
     files_in,
-    holds_only,
     link,
     make_folder,
     mark_of,
     moved,
-    new_file,
     new_folder,
     put,
     sync,
     unchanged,
 )
-from tfshards.schemas.storage.writing import Sink
+from tfshards.schemas.storage.writing import Sink, new_file
 
 _BUILD = re.compile(FOLDER_PATTERN)
 # The files of a build, by their paths in its folder.
@@ -355,7 +353,7 @@ class BuildFolder:
             with suppress(OSError):
                 # only empty folders are removed
                 folder.rmdir()
-        if holds_only(self.root, RECORD_NAME):
+        if [path.name for path in self.root.iterdir()] == [RECORD_NAME]:
             # or a power failure brings back a folder next to no record
             sync(self.root)
             # at once, since a folder without its record would not be known to be of tfshards

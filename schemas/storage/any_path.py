@@ -1,9 +1,11 @@
-"""``any_path``: a local path or a URL as a value with the methods of a path."""
+"""``any_path``: a local path or a URL as a value with the methods of a path; and what names of both mean."""
 
 from __future__ import annotations
 
+import glob
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 from tfshards.schemas.errors import OptionsError
@@ -25,30 +27,61 @@ def is_remote(path: object) -> bool:
     return isinstance(path, (str, bytes, os.PathLike)) and _URL.match(os.fsdecode(path)) is not None
 
 
+def on_disk(path: AnyPath) -> Path | None:
+    """Return the path of what can be mapped into memory, opened in place or linked; None for objects."""
+    return path if isinstance(path, Path) else None
+
+
+def in_store(path: AnyPath) -> RemotePath | None:
+    """Return the path of objects, which are listed with their status; None for files on disks."""
+    return path if isinstance(path, RemotePath) else None
+
+
+def is_absolute(text: str) -> bool:
+    """Return whether the text of a path means the same in every folder: it is absolute, or a URL."""
+    return os.path.isabs(text) or is_remote(text)
+
+
+def absolute(path: AnyPath) -> AnyPath:
+    """Return a path with the names of all folders above it, without following links."""
+    return Path(os.path.abspath(path)) if isinstance(path, Path) else path
+
+
+def absolute_name(folder: AnyPath) -> str:
+    """Return the name of a folder, which may be the current one, or a whole bucket."""
+    return absolute(folder).name or (folder.bucket if isinstance(folder, RemotePath) else "")
+
+
+def real_name(path: AnyPath) -> str:
+    """Return the text of an absolute path, with links followed, or of a URL."""
+    return os.path.realpath(path) if isinstance(path, Path) else str(path)
+
+
 def is_same(one: AnyPath, other: AnyPath) -> bool:
     """Return whether two paths name the same file or folder, also by links."""
-    if isinstance(one, Path) and isinstance(other, Path):
-        return os.path.realpath(one) == os.path.realpath(other)
-    return one == other
+    return real_name(one) == real_name(other)
 
 
 def is_inside(path: AnyPath, folder: AnyPath) -> bool:
     """Return whether a path is a folder or below it, also by links."""
-    if isinstance(path, RemotePath) or isinstance(folder, RemotePath):
-        return folder in (path, *path.parents)
-    inside, real = os.path.realpath(path), os.path.realpath(folder)
+    inside, real = real_name(path), real_name(folder)
     return inside == real or inside.startswith(os.path.join(real, ""))
 
 
 def name_below(path: AnyPath, folder: AnyPath) -> str:
     """Return the part of a path below a folder that holds it, with slashes."""
-    kind = Path if isinstance(path, Path) else PurePosixPath
-    return kind(str(path)).relative_to(str(folder)).as_posix()
+    return PurePosixPath(str(path)).relative_to(str(folder)).as_posix()
 
 
-def without_user(url: str) -> str:
-    """Return a URL without the user and the password before its host."""
-    return _USER.sub(r"\1", url)
+def matching(pattern: AnyPath, folder: AnyPath, compiled: Callable[[str], re.Pattern[str]]) -> list[AnyPath]:
+    """Return the files below a folder whose paths match a pattern, in which ``**`` matches across folders.
+
+    ``compiled`` returns the regular expression for keys of objects.
+    """
+    if isinstance(pattern, RemotePath) and isinstance(folder, RemotePath):
+        matches = compiled(pattern.key).fullmatch
+        return [path for path, _ in folder.walk([]) if matches(path.key)]
+    return [Path(each) for each in glob.glob(str(pattern), recursive=True)]
 
 
 def check_expanded(path: str) -> None:
@@ -58,22 +91,32 @@ def check_expanded(path: str) -> None:
         raise OptionsError("home-not-expanded", path=path, expanded=expanded)
 
 
-def any_path(given: str | bytes | os.PathLike[str] | RemotePath) -> AnyPath:
+def local_path(path: str | bytes | os.PathLike[str]) -> Path:
+    """Return ``path``, or raise OptionsError if it is a URL, whose scheme would name a local folder."""
+    check_path("path", path)
+    text = os.fsdecode(path)
+    if is_remote(path):
+        raise OptionsError("url-not-supported", text=_without_user(text))
+    check_expanded(text)
+    return Path(text)
+
+
+def any_path(given: str | bytes | os.PathLike[str] | RemotePath, name: str = "path") -> AnyPath:
     """Return a local path, or the ``RemotePath`` of a URL such as ``s3://BUCKET/KEY``.
 
     Raises:
         OptionsError: it is a URL of another scheme, or is not of this form, or the extra ``remote`` is not
-            installed; or it starts with the ``~`` of a home folder.
+            installed; or it starts with the ``~`` of a home folder. ``name`` is that of the parameter.
     """
     if isinstance(given, RemotePath):
         return given
-    check_path("path", given)
+    check_path(name, given)
     text = os.fsdecode(given)
     url = _URL.match(text)
     if not url:
         short = _WITHOUT_SLASHES.match(text)
         if short:
-            shown = without_user(text)
+            shown = _without_user(text)
             raise OptionsError("url-one-slash", shown=shown, short=short[0], shown2=shown[short.end() :])
         check_expanded(text)
         # a pathlib.Path drops the "./" that says that ~ begins a name
@@ -81,7 +124,7 @@ def any_path(given: str | bytes | os.PathLike[str] | RemotePath) -> AnyPath:
     scheme = url[1].lower()
     if scheme not in SCHEMES:
         raise OptionsError(
-            "url-scheme-unknown", text=without_user(text), schemes=[f"{s}://" for s in SCHEMES]
+            "url-scheme-unknown", text=_without_user(text), schemes=[f"{s}://" for s in SCHEMES]
         )
     bucket, _, key = text[url.end() :].partition("/")
     key = key.removesuffix("/")
@@ -95,3 +138,8 @@ def any_path(given: str | bytes | os.PathLike[str] | RemotePath) -> AnyPath:
         raise OptionsError("url-invalid", shown=shown, scheme=scheme)
     require_obstore()
     return RemotePath(scheme, bucket, key)
+
+
+def _without_user(url: str) -> str:
+    """Return a URL without the user and the password before its host."""
+    return _USER.sub(r"\1", url)

@@ -59,7 +59,7 @@ _REQUESTED = re.compile(r"Error performing [A-Z]+ (https?://[^/\s?#@]+)(?=[/\s?#
 # Seconds before a listing is repeated.
 WAITS = (0.2, 1, 3)
 # A listing that failed for so long, in seconds, was repeated by the client.
-REPEATED_BY_CLIENT = 30
+_REPEATED_BY_CLIENT = 30
 Result = TypeVar("Result")
 # of a text that is not known; the rest may be a page of nested errors
 _MOST_CHARACTERS = 300
@@ -108,15 +108,22 @@ def _number_and_why(text: str, number: int, why: str) -> tuple[int, str]:
 
 def repeated(call: Callable[[], Result]) -> Result:
     """Return the result of a call, repeated if the connection is cut: the client repeats no listing."""
-    for seconds in WAITS:
+    waits = iter(WAITS)
+    while True:
         start = time.monotonic()
         try:
             return call()
         except OSError as error:
-            if error.errno != errno.EIO or time.monotonic() - start > REPEATED_BY_CLIENT:
-                raise
-        time.sleep(seconds)
-    return call()
+            wait_after_cut(error, start, waits)
+
+
+def wait_after_cut(error: OSError, start: float, waits: Iterator[float]) -> None:
+    """Wait before a listing is repeated that began at a time, or raise its error again."""
+    is_cut = error.errno == errno.EIO and time.monotonic() - start <= _REPEATED_BY_CLIENT
+    seconds = next(waits, None) if is_cut else None
+    if seconds is None:
+        raise error
+    time.sleep(seconds)
 
 
 def too_short(path: object, end: int, expected: int) -> ChangedError:

@@ -1,11 +1,13 @@
-"""What a store knows about an object, and listings of S3 by boto3, where obstore cannot list a key."""
+"""What a store knows about an object, and what only S3 can do, by boto3: odd keys and unfinished uploads."""
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from tfshards.schemas.storage.stores import s3_client
 
@@ -17,6 +19,9 @@ class RemoteStatus(NamedTuple):
     st_mtime_ns: int
     e_tag: str
     version: str
+
+
+Status: TypeAlias = "RemoteStatus | os.stat_result"
 
 
 def status_of(meta: Any) -> RemoteStatus:  # noqa: ANN401 -- obstore's ObjectMeta, a dict
@@ -31,15 +36,18 @@ def _status(size: int, modified: datetime, e_tag: str, version: str = "") -> Rem
     return RemoteStatus(size, nanoseconds, quoted, version)
 
 
+def stamp_of(status: Status) -> int:
+    """Return a number that changes with a file: its time, or of an object's ETag, which copies share."""
+    if not isinstance(status, RemoteStatus) or not status.e_tag:
+        return status.st_mtime_ns
+    return int.from_bytes(hashlib.blake2b(status.e_tag.encode(), digest_size=8).digest(), "little") >> 1
+
+
 def listed_after(bucket: str, key: str, last: str) -> Iterator[tuple[str, RemoteStatus | None]]:
     """Yield the keys in the folder ``key`` after ``last`` with their status, or None if they are odd."""
-    with s3_errors("cannot be listed", f"s3://{bucket}/{key}".rstrip("/")):
-        pages = (
-            s3_client()
-            .get_paginator("list_objects_v2")
-            .paginate(Bucket=bucket, Prefix=f"{key}/" if key else "", StartAfter=last)
-        )
-        for page in pages:
+    with _s3_client(bucket, key) as client:
+        pages = client.get_paginator("list_objects_v2")
+        for page in pages.paginate(Bucket=bucket, Prefix=f"{key}/" if key else "", StartAfter=last):
             for each in page.get("Contents", ()):
                 # as obstore, which drops the slash of a key that marks a folder
                 found = each["Key"].removesuffix("/")
@@ -48,15 +56,24 @@ def listed_after(bucket: str, key: str, last: str) -> Iterator[tuple[str, Remote
                     yield found, None if _is_odd(found) else status
 
 
+def abort_uploads(bucket: str, key: str) -> None:
+    """Abort the unfinished uploads of objects in the folder ``key`` of a bucket of S3."""
+    with _s3_client(bucket, key) as client:
+        pages = client.get_paginator("list_multipart_uploads")
+        for page in pages.paginate(Bucket=bucket, Prefix=f"{key}/" if key else ""):
+            for each in page.get("Uploads", ()):
+                client.abort_multipart_upload(Bucket=bucket, Key=each["Key"], UploadId=each["UploadId"])
+
+
 @contextmanager
-def s3_errors(fault: str, url: str) -> Iterator[None]:
-    """Raise the errors of boto3 as OSError."""
+def _s3_client(bucket: str, key: str) -> Iterator[Any]:
+    """Yield a client of boto3, whose errors become OSError."""
     import botocore.exceptions
 
     try:
-        yield
+        yield s3_client()
     except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError) as error:
-        raise OSError(None, f"{fault}: {error}", url) from None
+        raise OSError(None, f"cannot be listed: {error}", f"s3://{bucket}/{key}".rstrip("/")) from None
 
 
 def _is_odd(key: str) -> bool:

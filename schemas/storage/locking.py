@@ -1,4 +1,4 @@
-"""The lock of a folder, so that one process at a time writes a dataset; it ends with the process.
+"""Locks between processes; one ends with the process that holds it, or when its descriptor is closed.
 
 File systems without locks, such as some of NFS and Lustre, get a file instead, which names host and process.
 """
@@ -6,21 +6,36 @@ File systems without locks, such as some of NFS and Lustre, get a file instead, 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import platform
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tfshards.schemas.errors import InputError
-from tfshards.schemas.locks import lock
 from tfshards.schemas.storage.remote_path import AnyPath, RemotePath
 
 LOCK_NAME = ".tfshards-lock"
-# the time that a command needs to look at the lock, and more
-_LOOK_SECONDS = 0.05
 _WITHOUT_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
+
+
+def lock(descriptor: int, *, is_shared: bool = False, waits: bool = False) -> bool:
+    """Lock an open file or folder, and return whether this process has the lock now.
+
+    Several processes may hold a shared lock.
+    """
+    kind = fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX
+    try:
+        fcntl.flock(descriptor, kind if waits else kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def has_locks(folder: AnyPath) -> bool:
+    """Return whether a process that has locked a folder writes into it alone; object stores have no locks."""
+    return isinstance(folder, Path)
 
 
 @contextmanager
@@ -42,18 +57,14 @@ def locked(folder: AnyPath) -> Iterator[str]:
         raise busy from None
     try:
         try:
-            is_locked = lock(descriptor)
-            if not is_locked:
-                # a command that looks whether a build runs holds the lock for an instant
-                time.sleep(_LOOK_SECONDS)
-                is_locked = lock(descriptor)
+            has_lock = lock(descriptor)
         except OSError as error:
             if error.errno not in _WITHOUT_LOCKS:
                 raise InputError("output-unlockable", folder=folder, why=error.strerror) from None
             with _lock_file(folder) as path:
                 yield f"{folder}: the file system has no locks; the file {path} stands in for one"
             return
-        if not is_locked or not _is_still(folder, descriptor):
+        if not has_lock or not _is_still(folder, descriptor):
             # or the other one has just ended and removed the folder, which was empty
             raise busy
         yield ""

@@ -26,13 +26,13 @@ _MOST_AHEAD = 16
 class RemoteReader(io.RawIOBase):
     """An object as a file; a sequential read fetches more and more ahead."""
 
-    def __init__(self, status: RemoteStatus, read_range: Callable[[int, int], bytes]) -> None:
-        """Open a version of an object; ``read_range`` returns bytes ``[start, end)`` of it."""
+    def __init__(self, status: RemoteStatus, view_range: Callable[[int, int], memoryview]) -> None:
+        """Open a version of an object; ``view_range`` returns bytes ``[start, end)`` of it."""
         self.status = status
-        self._read_range = read_range
-        self._at = 0
-        self._blocks: dict[int, Future[bytes]] = {}
-        self._next, self._ahead = 0, 1
+        self._view_range = view_range
+        self._at = self._start = 0
+        self._block = memoryview(b"")
+        self._next: Iterator[memoryview] = iter(())
 
     def readable(self) -> bool:
         """Return True."""
@@ -48,42 +48,25 @@ class RemoteReader(io.RawIOBase):
         self._at = max(0, base + offset)
         return self._at
 
-    def tell(self) -> int:
-        """Return the offset of the next byte."""
-        return self._at
-
     def readinto(self, buffer: Any) -> int:  # noqa: ANN401 -- any writable buffer
         """Read up to as many bytes as the buffer holds, and return their number; 0 at the end."""
         if self._at >= self.status.st_size:
             return 0
-        number, offset = divmod(self._at, _BLOCK)
-        data = memoryview(self._block(number))[offset : offset + len(buffer)]
+        start = self._at - self._at % _BLOCK
+        if start != self._start or not self._block:
+            if start != self._start + _BLOCK or not self._block:
+                starts = range(start, self.status.st_size, _BLOCK)
+                self._next = in_flight(self._fetch, starts, _MOST_AHEAD, at_first=0)
+            # after an error, the next read requests it again
+            self._block = memoryview(b"")
+            self._block, self._start = next(self._next), start
+        data = self._block[self._at - start :][: len(buffer)]
         buffer[: len(data)] = data
         self._at += len(data)
         return len(data)
 
-    def close(self) -> None:
-        """Drop what was fetched ahead."""
-        for request in self._blocks.values():
-            request.cancel()
-        self._blocks.clear()
-        super().close()
-
-    def _block(self, number: int) -> bytes:
-        if number == self._next:
-            self._ahead = min(2 * self._ahead, _MOST_AHEAD)
-            self._next += 1
-        elif number != self._next - 1:
-            self._ahead, self._next = 1, number + 1
-        last = -(-self.status.st_size // _BLOCK)
-        wanted = range(number, min(number + self._ahead, last))
-        for gone in self._blocks.keys() - set(wanted):
-            self._blocks.pop(gone).cancel()
-        for each in wanted:
-            if each not in self._blocks:
-                end = min((each + 1) * _BLOCK, self.status.st_size)
-                self._blocks[each] = in_background(self._read_range, each * _BLOCK, end)
-        return self._blocks[number].result()
+    def _fetch(self, start: int) -> memoryview:
+        return self._view_range(start, min(start + _BLOCK, self.status.st_size))
 
 
 def in_background(call: Callable[..., Any], *arguments: object) -> Future[Any]:
@@ -94,19 +77,25 @@ def in_background(call: Callable[..., Any], *arguments: object) -> Future[Any]:
 
 
 def in_flight(
-    call: Callable[[Item], Result], items: Iterable[Item], ahead: int = NUM_REQUESTS
+    call: Callable[[Item], Result],
+    items: Iterable[Item],
+    ahead: int = NUM_REQUESTS,
+    at_first: int | None = None,
 ) -> Iterator[Result]:
     """Yield the result of a call for each item, in order, while ``ahead`` calls for the next items are made.
 
-    The call must not wait for ``in_background`` itself, as reading an object as a file does: all threads
-    could then wait for each other.
+    With ``at_first`` there are fewer in the beginning, and twice as many after each result. The call must not
+    wait for ``in_background`` itself, as reading an object as a file does: all threads could then wait for
+    each other.
     """
     waiting: deque[Future[Result]] = deque()
+    bound = ahead if at_first is None else at_first
     try:
         for item in items:
             waiting.append(in_background(call, item))
-            if len(waiting) > ahead:
+            while len(waiting) > bound:
                 yield waiting.popleft().result()
+                bound = min(max(2 * bound, 1), ahead)
         while waiting:
             yield waiting.popleft().result()
     finally:

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import errno
-import fnmatch
 import io
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfshards.schemas.storage.faults import (
-    REPEATED_BY_CLIENT,
     WAITS,
-    ChangedError,
     as_os_errors,
     repeated,
     too_short,
+    wait_after_cut,
 )
 from tfshards.schemas.storage.listing import RemoteStatus, listed_after, status_of
 from tfshards.schemas.storage.reader import RemoteReader
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from obstore import GetOptions
     from obstore.store import ObjectStore
 
-_LISTED_TOGETHER = 1000
+LISTED_TOGETHER = 1000
 # how obstore reports a key that it cannot name
 _ODD_KEY = "invalid path"
 
@@ -146,35 +145,19 @@ class RemotePath:
         for each in found["objects"]:
             yield self._of(each["path"]), status_of(each)
 
-    def glob(self, pattern: str) -> Iterator[RemotePath]:
-        """Yield what is in this folder, or in one that ``pattern`` names first, and matches the pattern."""
-        folder, _, name = pattern.rpartition("/")
-        for path in (self / folder).iterdir():
-            if fnmatch.fnmatchcase(path.name, name):
-                yield path
-
-    def rglob(self, pattern: str) -> Iterator[RemotePath]:
-        """Yield all objects at any depth whose names match the pattern; no folders."""
-        for path, _ in self.walk():
-            if fnmatch.fnmatchcase(path.name, pattern):
-                yield path
-
     def walk(self, odd: list[str] | None = None) -> Iterator[tuple[RemotePath, RemoteStatus]]:
         """Yield every object at any depth, with its status in the listing.
 
         In S3 ``odd`` receives the keys that no client of several stores can name: with empty parts, such as
         ``a//b``, with ``.`` or ``..`` as a part, or with control characters. Otherwise they are errors.
         """
-        last = ""
-        waits = iter(WAITS)
+        last, start, waits = "", time.monotonic(), iter(WAITS)
         while True:
-            start = time.monotonic()
             try:
                 with as_os_errors(self):
-                    stream = self.store.list(
-                        self.key or None, offset=last or None, chunk_size=_LISTED_TOGETHER
-                    )
-                    for some in stream:
+                    for some in self.store.list(
+                        self.key or None, offset=last or None, chunk_size=LISTED_TOGETHER
+                    ):
                         for each in some:
                             last = each["path"]
                             yield self._of(last), status_of(each)
@@ -182,12 +165,9 @@ class RemotePath:
             except OSError as error:
                 if _ODD_KEY in str(error.strerror):
                     break
-                is_cut = error.errno == errno.EIO and time.monotonic() - start <= REPEATED_BY_CLIENT
-                seconds = next(waits, None) if is_cut else None
-                if seconds is None:
-                    raise
-            # as ``repeated``, but what was listed is not listed again
-            time.sleep(seconds)
+                # what was listed is not listed again
+                wait_after_cut(error, start, waits)
+                start = time.monotonic()
         if odd is None or self.scheme != "s3":
             raise OSError(
                 errno.EINVAL,
@@ -207,10 +187,6 @@ class RemotePath:
         assert data is not None
         return data
 
-    def read_text(self, encoding: str = "utf-8") -> str:
-        """Return the content of the object as text."""
-        return self.read_bytes().decode(encoding)
-
     def get(self, most_bytes: int | None = None) -> tuple[RemoteStatus, bytes | None]:
         """Return the status and the content by one request; no content if it has more than ``most_bytes``."""
         with as_os_errors(self):
@@ -219,53 +195,19 @@ class RemotePath:
             is_small = most_bytes is None or status.st_size <= most_bytes
             return status, bytes(found.bytes()) if is_small else None
 
-    def get_start(self, num_bytes: int) -> tuple[RemoteStatus, bytes]:
-        """Return the status and the first bytes by one request; some stores refuse it for empty objects."""
-        with as_os_errors(self):
-            found = self.store.get(self.key, options={"range": (0, num_bytes)})
-            return status_of(found.meta), bytes(found.bytes())
-
     def write_bytes(self, data: bytes) -> int:
         """Write an object, or replace it; no reader sees a part of it."""
         with as_os_errors(self):
             self.store.put(self.key, data, use_multipart=False)
         return len(data)
 
-    def write_if(self, data: bytes, status: RemoteStatus | None) -> None:
-        """Write the object if it is still the version that ``status`` describes, or, for None, if it is new.
-
-        Otherwise ChangedError or FileExistsError is raised. A request whose answer was lost is repeated, and
-        finds what it wrote itself: equal data are not an error.
-        """
-        named = None if status is None else {"e_tag": status.e_tag, "version": status.version}
-        mode: Any = "create" if named is None else {name: value for name, value in named.items() if value}
-        try:
-            with as_os_errors(self):
-                self.store.put(self.key, data, mode=mode, use_multipart=False)
-        except (FileExistsError, ChangedError):
-            with suppress(FileNotFoundError):
-                if self.read_bytes() == data:
-                    return
-            raise
-
-    def open(self, mode: str = "rb", buffering: int = -1) -> io.BufferedReader:
-        """Open the object for reading bytes; what follows a sequential read is fetched ahead."""
-        if mode != "rb":
-            raise ValueError(f"mode={mode!r}: an object is only opened for reading")
-        return io.BufferedReader(self.reader())
-
-    def reader(self) -> RemoteReader:
-        """Return the object, in its present version, as an unbuffered file."""
+    def open(self) -> io.BufferedReader:
+        """Open the object, in its present version, for reading; a sequential read fetches ahead."""
         status = self.stat()
-        version = status.e_tag or None
-        return RemoteReader(status, lambda start, end: self.read_range(start, end, version))
-
-    def read_range(self, start: int, end: int, version: str | None = None) -> bytes:
-        """Return the bytes ``[start, end)`` of the object, or of one version of it only; see ``reading``."""
-        return bytes(self.view_range(start, end, version))
+        return io.BufferedReader(RemoteReader(status, partial(self.view_range, version=status.e_tag or None)))
 
     def view_range(self, start: int, end: int, version: str | None = None) -> memoryview:
-        """Return what ``read_range`` returns, without a copy."""
+        """Return the bytes ``[start, end)`` of the object, or of one version of it only."""
         options: GetOptions = {"range": (start, end)}
         if version:
             options["if_match"] = version
@@ -279,9 +221,9 @@ class RemotePath:
 
     def unlink(self, missing_ok: bool = False) -> None:
         """Remove the object; not all stores report a missing one, so that it is never an error."""
-        self._delete([self.key])
+        self.delete([self.key])
 
-    def mkdir(self, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
+    def mkdir(self, *, parents: bool = False, exist_ok: bool = False) -> None:
         """Do nothing: a folder exists with its objects."""
 
     def rmdir(self) -> None:
@@ -295,16 +237,8 @@ class RemotePath:
         with as_os_errors(self):
             return any(True for found in self.store.list(self.key, chunk_size=1) if found)
 
-    def remove_tree(self, last: str = "") -> None:
-        """Remove all objects in this folder, at any depth, and one of this name in it after the others."""
-        kept = (self / last).key if last else ""
-        with as_os_errors(self):
-            for some in self.store.list(self.key or None, chunk_size=_LISTED_TOGETHER):
-                self._delete([each["path"] for each in some if each["path"] != kept])
-        if kept:
-            self._delete([kept])
-
-    def _delete(self, keys: list[str]) -> None:
+    def delete(self, keys: list[str]) -> None:
+        """Remove objects of the bucket, of which some may be missing."""
         with as_os_errors(self):
             try:
                 if keys:
@@ -314,11 +248,6 @@ class RemotePath:
                 for key in keys:
                     with suppress(FileNotFoundError):
                         self.store.delete(key)
-
-    def copy_to(self, target: RemotePath) -> None:
-        """Copy the object inside the store, to another key of its bucket."""
-        with as_os_errors(self):
-            self.store.copy(self.key, target.key)
 
 
 # A path of a local disk or of an object store; ``any_path`` makes it from text.

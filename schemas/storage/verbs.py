@@ -1,80 +1,48 @@
 """What is done to files on disks and to objects in stores, so that nobody else asks which of them it is.
 
-On a disk a file gets its name when it is complete and flushed: it is written in a folder of unfinished files
-on the same file system and renamed. An object appears when its upload ends.
+On a disk a file gets its name when it is complete and flushed: it is written under another name on the same
+file system, mostly in a folder of unfinished files, and renamed. An object appears when its upload ends.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
-import secrets
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from tfshards.schemas.storage.listing import RemoteStatus
+from tfshards.schemas.digests import NUM_LAST_BYTES
+from tfshards.schemas.errors import InputError
+from tfshards.schemas.storage.faults import ChangedError, as_os_errors
+from tfshards.schemas.storage.listing import RemoteStatus, abort_uploads
 from tfshards.schemas.storage.reader import in_flight
-from tfshards.schemas.storage.remote_path import AnyPath, RemotePath
-from tfshards.schemas.storage.untrusted import open_regular, read_gradually, read_range
-from tfshards.schemas.storage.writing import Sink, abort_uploads, link_file, local_sink, open_sink
+from tfshards.schemas.storage.remote_path import LISTED_TOGETHER, AnyPath, RemotePath
+from tfshards.schemas.storage.untrusted import open_regular, read_gradually, read_range, size_of
+from tfshards.schemas.storage.writing import new_file, unfinished_path
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+# Larger blocks no longer fit the caches of the cores, and are slower.
 _BLOCK = 1 << 20
 # Ranges of an object that are requested before they are needed.
 _RANGES_AHEAD = 4
+# The largest object that S3 copies in one request; see CopyObject in its reference.
+MAX_COPIED_BYTES = 5 << 30
 
 
-def new_file(path: AnyPath, unfinished: AnyPath) -> Sink:
-    """Return a file that gets its name, in place of another one, when it is finished.
-
-    ``unfinished`` is a folder on the same file system. Attempts at the same file do not disturb each other.
-    """
-    if isinstance(path, Path):
-        return local_sink(Path(str(unfinished)) / f"{path.name}.{secrets.token_hex(8)}", path)
-    return open_sink(path)
-
-
-def put(path: AnyPath, data: bytes, unfinished: AnyPath) -> None:
-    """Write a small file so that neither a reader nor a crash sees a part of it."""
-    if isinstance(path, RemotePath):
-        path.write_bytes(data)
-        return
-    sink = new_file(path, unfinished)
-    try:
-        sink.write(data)
-        sink.finish()
-    except BaseException:
-        sink.abandon()
-        raise
+# Reading
 
 
 def range_bytes(path: AnyPath) -> int:
     """Return how many bytes of a large file are best read at once: from a store, by a request."""
     # on a disk, as many as fit the caches of a core
     return 1 << 22 if isinstance(path, RemotePath) else 1 << 19
-
-
-def link(source: AnyPath, path: AnyPath, unfinished: AnyPath) -> None:
-    """Give a file that never changes a second name, in place of another file, or copy it.
-
-    On a disk it is a hard link if the file system allows one; a store copies inside of a bucket itself.
-    """
-    if isinstance(path, RemotePath):
-        link_file(source, path)
-        return
-    temporary = Path(str(unfinished)) / f"{path.name}.{secrets.token_hex(8)}"
-    link_file(source, temporary)
-    temporary.replace(path)
-
-
-def names_files_at_end(folder: AnyPath) -> bool:
-    """Return whether files are written under other names and renamed, as on disks."""
-    return isinstance(folder, Path)
 
 
 def ranges_of(path: AnyPath, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
@@ -92,14 +60,72 @@ def ranges_of(path: AnyPath, ranges: Iterable[tuple[int, int]]) -> Iterator[byte
             yield read_gradually(file, end - start)
 
 
+def read_once(path: AnyPath, tick: Callable[[int], object] | None = None) -> tuple[int, str, str]:
+    """Return the size of a file, its digest in the form of the manifest, and its last bytes in hex.
+
+    ``tick`` is called with the number of bytes of each block after it was read.
+    """
+    digest = hashlib.sha256()
+    block = memoryview(bytearray(_BLOCK))
+    size, last = 0, b""
+    with open_regular(path, buffering=0) as file:
+        while num_bytes := file.readinto(block):  # type: ignore[attr-defined]
+            digest.update(block[:num_bytes])
+            size += num_bytes
+            last = (last + block[:num_bytes][-NUM_LAST_BYTES:])[-NUM_LAST_BYTES:]
+            if tick:
+                tick(num_bytes)
+    return size, f"sha256:{digest.hexdigest()}", last.hex()
+
+
+def file_digest(path: AnyPath, tick: Callable[[int], object] | None = None) -> str:
+    """Return the digest of a file, in the form of the manifest; see ``read_once``."""
+    return read_once(path, tick)[1]
+
+
+def size_and_last_bytes(path: AnyPath) -> tuple[int, str]:
+    """Return the size of a file, and its last bytes in hex, as the manifest has them."""
+    with open_regular(path, buffering=0) as file:
+        num_bytes = size_of(file)
+        file.seek(max(0, num_bytes - NUM_LAST_BYTES))
+        return num_bytes, file.read(NUM_LAST_BYTES).hex()
+
+
+# Writing
+
+
+def write(path: AnyPath, blocks: Iterable[bytes], unfinished: AnyPath | None = None) -> None:
+    """Write blocks to a file of ``new_file``; an error, also of the iterable, leaves the old file."""
+    sink = new_file(path, unfinished)
+    try:
+        for block in blocks:
+            sink.write(block)
+        sink.finish()
+    except BaseException:
+        sink.abandon()
+        raise
+    if unfinished is None:
+        sync(path.parent)
+
+
+def put(path: AnyPath, data: bytes, unfinished: AnyPath | None = None) -> None:
+    """Write a small file so that neither a reader nor a crash sees a part of it."""
+    if isinstance(path, RemotePath):
+        path.write_bytes(data)
+    else:
+        write(path, [data], unfinished)
+
+
 def version(path: AnyPath) -> RemoteStatus | None:
-    """Return the version of an object for ``replace_if``; None on a disk, and if there is no object.
+    """Return the version of a file for ``replace_if``, or None if there is none.
 
     Ask for it before the content is read: then a newer one is not replaced.
     """
-    if isinstance(path, RemotePath):
-        with suppress(FileNotFoundError):
+    with suppress(FileNotFoundError):
+        if isinstance(path, RemotePath):
             return path.stat()
+        status = path.stat()
+        return RemoteStatus(status.st_size, status.st_mtime_ns, "", "")
     return None
 
 
@@ -109,22 +135,73 @@ def replace_if(path: AnyPath, data: bytes, replaced: RemoteStatus | None, unfini
     An object must still be the version ``replaced``, or be missing if that is None. Otherwise ChangedError or
     FileExistsError is raised.
     """
-    if isinstance(path, RemotePath):
-        path.write_if(data, replaced)
-    else:
+    if isinstance(path, Path):
         put(path, data, unfinished)
+        return
+    named = {} if replaced is None else {"e_tag": replaced.e_tag, "version": replaced.version}
+    mode: Any = {name: value for name, value in named.items() if value} or "create"
+    try:
+        with as_os_errors(path):
+            path.store.put(path.key, data, mode=mode, use_multipart=False)
+    except (FileExistsError, ChangedError):
+        # a request whose answer was lost is repeated, and finds what it wrote itself
+        with suppress(FileNotFoundError):
+            if path.read_bytes() == data:
+                return
+        raise
 
 
-def sync(*folders: AnyPath) -> None:
-    """Flush the names of files in these folders to disk; objects are durable as soon as they appear."""
-    for folder in folders:
-        # Windows cannot open a folder, and has no such call.
-        if isinstance(folder, Path) and os.name != "nt":
-            descriptor = os.open(folder, os.O_RDONLY)
+def link(source: AnyPath, path: AnyPath, unfinished: AnyPath) -> None:
+    """Give a file that never changes a second name, in place of another file, or copy it.
+
+    On a disk it is a hard link if the file system allows one; a store copies inside of a bucket itself.
+    """
+    if isinstance(source, Path) and isinstance(path, Path):
+        temporary = unfinished_path(path, unfinished)
+        # some file systems have no hard links
+        with suppress(OSError):
+            os.link(source, temporary)
+            temporary.replace(path)
+            return
+    if isinstance(source, RemotePath) and isinstance(path, RemotePath):
+        is_same_bucket = (source.scheme, source.bucket) == (path.scheme, path.bucket)
+        if is_same_bucket and source.stat().st_size <= MAX_COPIED_BYTES:
+            with as_os_errors(path):
+                source.store.copy(source.key, path.key)
+            return
+    with open_regular(source, buffering=0) as file:
+        write(path, iter(partial(file.read, _BLOCK), b""), unfinished)
+
+
+def sync(*paths: AnyPath) -> None:
+    """Flush files, or the names in folders, to disk; objects are durable as soon as they appear."""
+    for path in paths:
+        if isinstance(path, Path):
+            descriptor = os.open(path, os.O_RDONLY)
             try:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
+
+
+def require_space(folder: AnyPath, num_bytes: int, what: str) -> None:
+    """Raise InputError if the file system of ``folder`` has fewer than ``num_bytes`` free."""
+    free = shutil.disk_usage(folder).free if isinstance(folder, Path) else num_bytes
+    if num_bytes > free:
+        raise InputError("disk-full", folder=folder, what=what, num_bytes=num_bytes, free=free)
+
+
+# Many files
+
+
+def waits_for_network(folder: AnyPath | None) -> bool:
+    """Return whether writing a file takes round trips, in which other threads can work."""
+    return isinstance(folder, RemotePath)
+
+
+def each(folder: AnyPath, call: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+    """Return the result of a call for each item; to a store, many requests are made at the same time."""
+    return [*(map(call, items) if isinstance(folder, Path) else in_flight(call, items))]
 
 
 def exists(path: AnyPath) -> bool:
@@ -132,38 +209,13 @@ def exists(path: AnyPath) -> bool:
     return os.path.lexists(path) if isinstance(path, Path) else path.exists()
 
 
-def make_folder(folder: AnyPath) -> None:
-    """Create a folder unless it exists; in a store, folders exist with their objects."""
-    if isinstance(folder, Path) and not folder.is_dir():
-        folder.mkdir(exist_ok=True)
-        sync(folder.parent)
-
-
-@contextmanager
-def new_folder(folder: AnyPath, unfinished: AnyPath) -> Iterator[AnyPath]:
-    """Yield where to write the first files of a new folder, which on a disk gets its name at the end."""
-    if isinstance(folder, RemotePath):
-        yield folder
-        return
-    unfinished.mkdir()
-    yield unfinished
-    sync(unfinished)
-    os.rename(str(unfinished), str(folder))
-    sync(folder.parent)
-
-
-def moved(folder: AnyPath, target: AnyPath) -> AnyPath:
-    """Return where a folder is after giving it another name at once; in a store it keeps its name."""
-    if isinstance(folder, RemotePath):
-        return folder
-    os.rename(str(folder), str(target))
-    sync(target.parent)
-    return target
-
-
-def holds_only(folder: AnyPath, name: str) -> bool:
-    """Return whether there is one file, or one folder, in a folder, which has this name."""
-    return [path.name for path in folder.iterdir()] == [name]
+def first_entry(folder: AnyPath) -> AnyPath:
+    """Return something in a folder, since another one may have the same path; or a file or object itself."""
+    if isinstance(folder, Path) and folder.is_dir():
+        # only one, since a folder may have millions of them
+        with os.scandir(folder) as entries:
+            return next((folder / entry.name for entry in entries), folder)
+    return folder
 
 
 def files_in(folder: AnyPath) -> list[str]:
@@ -176,41 +228,38 @@ def files_in(folder: AnyPath) -> list[str]:
         return [entry.name for entry in entries if not entry.is_dir(follow_symlinks=False)]
 
 
-def each(folder: AnyPath, call: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
-    """Return the result of a call for each item; to a store, many requests are made at the same time."""
-    return [*(map(call, items) if isinstance(folder, Path) else in_flight(call, items))]
+def sizes_below(folder: AnyPath) -> dict[str, int]:
+    """Return the size of each file in a folder, at any depth, by its path there.
 
-
-def delete(folder: AnyPath, names: Collection[str]) -> None:
-    """Remove files of a folder, given by their paths in it; missing ones are no error."""
-    each(folder, lambda name: (folder / name).unlink(missing_ok=True), names)
-
-
-def delete_tree(folder: AnyPath, last: str = "") -> None:
-    """Remove a folder with all that is in it, the file ``last`` after the others; errors are left to later.
-
-    In a store this includes the parts of uploads that were not finished.
+    Links that lead nowhere are left out, and folders that links lead to.
     """
     if isinstance(folder, RemotePath):
-        folder.remove_tree(last)
-        delete_uploads(folder)
-        return
-    shutil.rmtree(str(folder), ignore_errors=True)
+        return {path.relative_to(folder).as_posix(): status.st_size for path, status in folder.walk()}
+    paths = [Path(inside, name) for inside, _, names in os.walk(folder) for name in names]
+    return {path.relative_to(folder).as_posix(): path.stat().st_size for path in paths if path.exists()}
 
 
-def delete_uploads(folder: AnyPath) -> None:
-    """Remove the parts of uploads into a folder that were not finished; on disks there are none."""
-    if isinstance(folder, RemotePath):
-        # without the right to list them, a rule of the bucket has to remove them
-        with suppress(OSError):
-            abort_uploads(folder)
+def file_sizes(root: AnyPath, names: Collection[str]) -> dict[str, int | OSError]:
+    """Return the size of each file, or why it cannot be read; objects are listed, not asked for.
 
-
-def tree_size(folder: AnyPath) -> int:
-    """Return the bytes of all files in a folder, at any depth; 0 if it does not exist."""
-    if isinstance(folder, RemotePath):
-        return sum(status.st_size for _, status in folder.walk())
-    return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())
+    ``names`` are paths relative to ``root``, at most one folder deep.
+    """
+    sizes: dict[str, int | OSError] = {}
+    if isinstance(root, RemotePath):
+        sizes = dict.fromkeys(names, FileNotFoundError(errno.ENOENT, "there is no such object"))
+        try:
+            for folder in {(root / name).parent for name in names}:
+                found = {path.relative_to(root).as_posix(): status.st_size for path, status in folder.files()}
+                sizes.update({name: size for name, size in found.items() if name in sizes})
+        except OSError as error:
+            return dict.fromkeys(names, error)
+        return sizes
+    for name in names:
+        try:
+            sizes[name] = (root / name).stat().st_size
+        except OSError as error:
+            sizes[name] = error
+    return sizes
 
 
 def mark_of(folder: AnyPath, names: Collection[str], num_bytes: Mapping[str, int]) -> dict[str, str]:
@@ -246,17 +295,84 @@ def unchanged(folder: AnyPath) -> Callable[[Mapping[str, str], Mapping[str, str]
         )
 
     def has_digests(digests: Mapping[str, str], _marks: Mapping[str, str]) -> bool:
-        return all(_digest(folder / name) == digest for name, digest in digests.items())
+        with suppress(OSError):
+            return all(file_digest(folder / name) == digest for name, digest in digests.items())
+        return False
 
     return has_digests
 
 
-def _digest(path: AnyPath) -> str:
-    digest = hashlib.sha256()
-    try:
-        with open_regular(path, buffering=0) as file:
-            while block := file.read(_BLOCK):
-                digest.update(block)
-    except OSError:
-        return ""
-    return f"sha256:{digest.hexdigest()}"
+# Folders
+
+
+def names_files_at_end(folder: AnyPath) -> bool:
+    """Return whether files are written under other names and renamed, as on disks."""
+    return isinstance(folder, Path)
+
+
+def missing_folders(folder: AnyPath) -> list[Path]:
+    """Return a folder and those that hold it, outwards, which have to be created; none in a store."""
+    if isinstance(folder, RemotePath):
+        return []
+    return [path for path in (folder, *folder.parents) if not path.exists()]
+
+
+def make_folder(folder: AnyPath) -> None:
+    """Create a folder unless it exists; in a store, folders exist with their objects."""
+    if isinstance(folder, Path) and not folder.is_dir():
+        folder.mkdir(exist_ok=True)
+        sync(folder.parent)
+
+
+@contextmanager
+def new_folder(folder: AnyPath, unfinished: AnyPath) -> Iterator[AnyPath]:
+    """Yield where to write the first files of a new folder, which on a disk gets its name at the end."""
+    if isinstance(folder, RemotePath):
+        yield folder
+        return
+    unfinished.mkdir()
+    yield unfinished
+    sync(unfinished)
+    moved(unfinished, folder)
+
+
+def moved(folder: AnyPath, target: AnyPath) -> AnyPath:
+    """Return where a folder is after giving it another name at once; in a store it keeps its name."""
+    if isinstance(folder, RemotePath):
+        return folder
+    os.rename(str(folder), str(target))
+    sync(target.parent)
+    return target
+
+
+def delete(folder: AnyPath, names: Collection[str]) -> None:
+    """Remove files of a folder, given by their paths in it; missing ones are no error."""
+    each(folder, lambda name: (folder / name).unlink(missing_ok=True), names)
+
+
+def delete_tree(folder: AnyPath, last: str = "") -> None:
+    """Remove a folder with all that is in it, the file ``last`` after the others; errors are left to later.
+
+    In a store this includes the parts of uploads that were not finished.
+    """
+    if isinstance(folder, Path):
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    kept = (folder / last).key if last else ""
+    with as_os_errors(folder):
+        for some in folder.store.list(folder.key or None, chunk_size=LISTED_TOGETHER):
+            folder.delete([found["path"] for found in some if found["path"] != kept])
+    if kept:
+        folder.delete([kept])
+    delete_uploads(folder)
+
+
+def delete_uploads(folder: AnyPath) -> None:
+    """Remove the parts of uploads into a folder that were not finished, which only S3 lists.
+
+    Azure removes them after a week. In other stores, and without the right to list them, a rule of the bucket
+    removes them; see docs/storage.md.
+    """
+    if isinstance(folder, RemotePath) and folder.scheme == "s3":
+        with suppress(OSError):
+            abort_uploads(folder.bucket, folder.key)

@@ -23,8 +23,9 @@ from tfshards.prep.records.frames import FrameReader, RecordError, frame
 from tfshards.schemas import read_manifest
 from tfshards.schemas.companions import read_index
 from tfshards.schemas.index import RecordIndex
-from tfshards.schemas.storage import copy_file, read_range, untrusted
+from tfshards.schemas.storage import read_range, untrusted
 from tfshards.schemas.storage.untrusted import METADATA, read_whole
+from tfshards.schemas.storage.verbs import file_digest
 
 HOLE, RECORD, MEMORY = 5_000_000_000, 3_000_000_000, 1_500_000_000
 IRREGULAR = "is not a regular file"
@@ -253,7 +254,7 @@ def test_a_file_that_is_replaced_before_it_is_opened_is_refused(kind, tmp_path, 
     for read in (
         lambda path: read_whole(path, METADATA),
         lambda path: read_range(path, 0, 1),
-        lambda path: copy_file(path, tmp_path / "copy"),
+        file_digest,
     ):
         with pytest.raises(OSError, match=IRREGULAR):
             read(tmp_path / "x")

@@ -35,22 +35,22 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
     (
         "the old pointer is removed before the new one is renamed",
         "schemas/storage/verbs.py",
-        "    else:\n        put(path, data, unfinished)\n",
-        "    else:\n        path.unlink(missing_ok=True)\n        put(path, data, unfinished)\n",
+        "        put(path, data, unfinished)\n        return\n",
+        "        path.unlink(missing_ok=True)\n        put(path, data, unfinished)\n        return\n",
         f"{_CRASHES}[build other options]",
     ),
     (
         "the pointer is replaced in place",
         "schemas/storage/verbs.py",
-        "    else:\n        put(path, data, unfinished)\n",
-        "    else:\n        path.write_bytes(data)\n",
+        "        put(path, data, unfinished)\n        return\n",
+        "        path.write_bytes(data)\n        return\n",
         f"{_CRASHES}[append]",
     ),
     (
         "restore writes the pointer in place",
         "schemas/storage/verbs.py",
-        "    else:\n        put(path, data, unfinished)\n",
-        "    else:\n        path.write_bytes(data)\n",
+        "        put(path, data, unfinished)\n        return\n",
+        "        path.write_bytes(data)\n        return\n",
         f"{_CRASHES}[restore]",
     ),
     (
@@ -72,7 +72,7 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
     (
         "finished shards are not compared with their digests",
         "schemas/storage/verbs.py",
-        "return all(_digest(folder / name) == digest for name, digest in digests.items())",
+        "return all(file_digest(folder / name) == digest for name, digest in digests.items())",
         "return True",
         f"{_POWER}[build images]",
     ),
@@ -94,9 +94,8 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
     (
         "a folder has its name before its record",
         "schemas/storage/verbs.py",
-        "    unfinished.mkdir()\n    yield unfinished\n    sync(unfinished)\n"
-        "    os.rename(str(unfinished), str(folder))\n",
-        "    unfinished.mkdir()\n    os.rename(str(unfinished), str(folder))\n    yield folder\n",
+        "    yield unfinished\n    sync(unfinished)\n    moved(unfinished, folder)\n",
+        "    moved(unfinished, folder)\n    yield folder\n",
         f"{_CRASHES}[build images]",
     ),
     (
@@ -130,15 +129,15 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
     (
         "the pointer is put without a condition",
         "schemas/storage/verbs.py",
-        "        path.write_if(data, replaced)\n",
-        "        path.write_bytes(data)\n",
+        "            path.store.put(path.key, data, mode=mode, use_multipart=False)\n",
+        "            path.store.put(path.key, data, use_multipart=False)\n",
         f"{_OVERTAKEN}[build table]",
     ),
     (
         "a staged folder in a store loses its record first",
-        "schemas/storage/remote_path.py",
-        '        kept = (self / last).key if last else ""\n',
-        '        kept = ""\n        self._delete([(self / last).key])\n',
+        "schemas/storage/verbs.py",
+        '    kept = (folder / last).key if last else ""\n',
+        '    kept = ""\n    folder.delete([(folder / last).key])\n',
         f"{_REQUESTS}[build images]",
     ),
     (
@@ -158,8 +157,8 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
     (
         "no folder is synced",
         "schemas/storage/verbs.py",
-        '        if isinstance(folder, Path) and os.name != "nt":\n            descriptor',
-        "        if False:\n            descriptor",
+        "        if isinstance(path, Path):\n            descriptor",
+        "        if isinstance(path, Path) and path.is_file():\n            descriptor",
         f"{_POWER}[build images]",
     ),
     (

@@ -24,7 +24,7 @@ from tests.surface.command import run
 from tfshards.prep import Arrays, ImageFolder, Options, ReportOptions, build, report
 from tfshards.prep.reporting import inputs
 from tfshards.schemas import InputError, OptionsError, read_manifest
-from tfshards.schemas.files import bytes_digest
+from tfshards.schemas.digests import bytes_digest
 
 # A class name, and a key, that would become elements of a page that does not escape them.
 HOSTILE = "<img src=x onerror=alert(1)>"

@@ -3,20 +3,16 @@
 tests/crash stops all commands everywhere.
 """
 
-import fcntl
 import os
-import time
-from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests.durability.commands import identity
 from tests.errors import raises
 from tests.prep.derived import flip
-from tfshards.prep import Arrays, ImageFolder, Options, append, verify
-from tfshards.schemas import BuildError, InputError, read_manifest
+from tfshards.prep import ImageFolder, Options
+from tfshards.schemas import BuildError, InputError
 
 ANY = Options(max_rejected=1)
 
@@ -77,28 +73,3 @@ def test_an_input_accepted_first_and_rejected_later_ends_the_build(image_folder,
         os.utime(path, ns=(status.st_mtime_ns, status.st_mtime_ns))
     with raises(InputError, "input-changed", reason="unreadable"):
         quiet_build(ImageFolder(root), tmp_path / "out", shards=3, options=ANY)
-
-
-def locked(folder: Path, how: int) -> int:
-    """Lock a folder as a build does, or as what looks at the lock; return the descriptor."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    fcntl.flock(descriptor, how)
-    return descriptor
-
-
-def test_a_running_build_is_not_a_dataset_yet(stopped):
-    descriptor = locked(stopped, fcntl.LOCK_EX)
-    try:
-        for function in (read_manifest, verify, partial(append, "photos")):
-            with raises(InputError, "dataset-unfinished"):
-                function(stopped)
-    finally:
-        os.close(descriptor)
-
-
-def test_a_command_that_looks_at_the_lock_does_not_refuse_a_build(tmp_path, quiet_build, monkeypatch):
-    looking, sleep = [locked(tmp_path, fcntl.LOCK_SH)], time.sleep
-    # it ends while the build waits
-    monkeypatch.setattr(time, "sleep", lambda seconds: os.close(looking.pop()) if looking else sleep(seconds))
-    assert quiet_build(Arrays({"x": np.arange(9)}), tmp_path, options=Options(name="x")).num_examples == 9
-    assert not looking

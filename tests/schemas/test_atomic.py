@@ -5,20 +5,20 @@ import threading
 
 import pytest
 
-from tfshards.schemas.files import write_atomically
+from tfshards.schemas.storage.verbs import put
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
 def test_a_failed_write_leaves_only_the_old_file(tmp_path, monkeypatch, error):
     path = tmp_path / "file"
-    write_atomically(path, b"old")
+    put(path, b"old")
 
     def fail(descriptor):
         raise error
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(type(error)):
-        write_atomically(path, b"new")
+        put(path, b"new")
     assert [one.name for one in tmp_path.iterdir()] == ["file"]
     assert path.read_bytes() == b"old"
 
@@ -37,7 +37,7 @@ def test_threads_that_write_one_path_do_not_mix(tmp_path, monkeypatch):
 
     def write(data):
         try:
-            write_atomically(path, data)
+            put(path, data)
         except Exception as error:
             failed.append(error)
 

@@ -4,7 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from tfshards.schemas.storage import any_path, open_sink, read_range, stores
+from tfshards.schemas.storage import any_path, read_range, stores
+from tfshards.schemas.storage.verbs import replace_if
+from tfshards.schemas.storage.writing import new_file
 
 from .faults import Answer, Cut, LoseAnswer
 
@@ -43,12 +45,12 @@ def test_a_cut_listing_is_repeated(folder, proxy):
 
 def test_a_lost_answer_to_a_conditional_write_is_no_conflict(folder, proxy):
     proxy.add(LoseAnswer(), "^put", count=1)
-    (folder / "new").write_if(b"content", None)
+    replace_if(folder / "new", b"content", None, folder)
     assert (folder / "new").read_bytes() == b"content"
 
 
 def test_a_lost_answer_to_the_end_of_an_upload_is_no_error(folder, proxy):
-    sink = open_sink(folder / "long")
+    sink = new_file(folder / "long")
     sink.write(bytes(20_000_000))
     proxy.add(LoseAnswer(), "^complete", count=1)
     sink.finish()
@@ -56,7 +58,7 @@ def test_a_lost_answer_to_the_end_of_an_upload_is_no_error(folder, proxy):
 
 
 def test_an_abandoned_upload_leaves_no_parts(folder, proxy):
-    sink = open_sink(folder / "long")
+    sink = new_file(folder / "long")
     sink.write(bytes(20_000_000))
     sink.abandon()
     assert proxy.count()["abort"] == 1

@@ -9,7 +9,8 @@ import pytest
 
 from tests.errors import raises
 from tfshards.schemas import InputError
-from tfshards.schemas.storage import any_path, open_sink, read_range, stores
+from tfshards.schemas.storage import any_path, read_range, stores
+from tfshards.schemas.storage.writing import new_file
 
 from .faults import Answer, Cut, Hang
 
@@ -89,7 +90,7 @@ def test_google_without_credentials_is_reported(monkeypatch, tmp_path):
 def test_an_older_object_of_equal_size_is_not_what_was_written(bucket, proxy):
     path = any_path(f"{bucket.url}/data/long")
     path.write_bytes(b"x" * 10_000_000)
-    sink = open_sink(path)
+    sink = new_file(path)
     sink.write(bytes(10_000_000))
     proxy.add(Answer(404, "NoSuchUpload"), "^complete")
     with pytest.raises(FileNotFoundError):

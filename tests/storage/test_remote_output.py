@@ -187,7 +187,7 @@ def test_a_shard_that_another_run_replaced_is_not_committed(bucket, small_folder
     finish = commit.finish
 
     def late(target, *arguments):
-        (path,) = target.root.glob("*-00000-of-00002")
+        (path,) = (path for path in target.root.iterdir() if path.name.endswith("-00000-of-00002"))
         path.write_bytes(path.read_bytes()[::-1])
         return finish(target, *arguments)
 
@@ -195,7 +195,7 @@ def test_a_shard_that_another_run_replaced_is_not_committed(bucket, small_folder
         patch.setattr(commit, "finish", late)
         with raises(BuildError, "shard-replaced"):
             quiet_build(source, out, shards=2)
-    assert not [*any_path(out).rglob("dataset.json")]
+    assert "dataset.json" not in {path.name for path, _ in any_path(out).walk()}
     assert quiet_build(source, out, shards=2) == whole
     assert objects(out) == objects(f"{bucket.url}/whole/data")
 

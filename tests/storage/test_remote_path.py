@@ -7,11 +7,19 @@ from pathlib import Path
 import pytest
 
 from tests.errors import raises
-from tfshards.schemas import InputError, OptionsError, files, storage
-from tfshards.schemas.files import file_digest, file_sizes, read_once, write_blocks_atomically
-from tfshards.schemas.storage import ChangedError, RemotePath, any_path, open_sink, read_range
-from tfshards.schemas.storage.untrusted import Limit, read_whole
-from tfshards.schemas.storage.writing import abort_uploads
+from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas.storage import ChangedError, RemotePath, any_path, read_range
+from tfshards.schemas.storage.untrusted import Limit, open_regular, read_whole
+from tfshards.schemas.storage.verbs import (
+    delete_uploads,
+    file_digest,
+    file_sizes,
+    read_once,
+    replace_if,
+    size_and_last_bytes,
+    write,
+)
+from tfshards.schemas.storage.writing import new_file
 
 from .conftest import each_store, uploads
 
@@ -66,9 +74,7 @@ def test_listings_are_those_of_a_local_folder(folder, local):
 
     for look in (
         lambda root: root.iterdir(),
-        lambda root: root.glob("*.txt"),
-        lambda root: root.glob("inside/*"),
-        lambda root: root.rglob("*.txt"),
+        lambda root: (root / "inside").iterdir(),
         lambda root: (path for path in root.iterdir() if path.is_dir()),
         lambda root: (path for path in root.iterdir() if path.is_file()),
     ):
@@ -87,7 +93,7 @@ def test_odd_names_come_back_as_they_were(folder):
     for name in ODD:
         (folder / name).write_bytes(name.encode())
     assert sorted(path.name for path in folder.iterdir()) == sorted(ODD)
-    assert [path.read_text() for path in folder.iterdir()] == [path.name for path in folder.iterdir()]
+    assert all(path.read_bytes().decode() == path.name for path in folder.iterdir())
 
 
 @pytest.mark.nightly
@@ -105,36 +111,33 @@ def test_ranges_and_files_are_read(folder, local, tmp_path):
         path = root / "big"
         path.write_bytes(data)
         assert path.stat().st_size == len(data)
-        assert read_range(path, 1_000_000, 1_000_010, storage.version_of(path)) == data[1_000_000:1_000_010]
+        assert read_range(path, 1_000_000, 1_000_010) == data[1_000_000:1_000_010]
         assert read_range(path, 5, 5) == b""
         assert read_whole(path, Limit("a list", len(data))) == data
         with pytest.raises(OSError, match="has 2560000 bytes; a list has at most 10"):
             read_whole(path, Limit("a list", 10))
-        assert files.size_and_last_bytes(path) == (len(data), data[-8:].hex())
-        with path.open("rb") as file:
+        assert size_and_last_bytes(path) == (len(data), data[-8:].hex())
+        with open_regular(path) as file:
             assert file.read(100) == data[:100]
             assert file.seek(-50, io.SEEK_END) == len(data) - 50
             assert file.read() == data[-50:]
             assert file.read() == b""
         assert read_once(path, lambda _: None) == (len(data), file_digest(path), data[-8:].hex())
-    with pytest.raises(ValueError, match="only opened for reading"):
-        (folder / "big").open("wb")
 
 
 def test_a_replaced_file_is_noticed(folder, local):
     local.mkdir()
     for root in (folder, local):
         path = root / "x"
-        path.write_bytes(b"first")
-        before = storage.version_of(path)
-        path.unlink()
         path.write_bytes(b"second")
-        with pytest.raises(ChangedError, match="was replaced in the meantime"):
-            read_range(path, 0, 3, before)
         with pytest.raises(ChangedError, match="ends at byte 6, before byte 9"):
             read_range(path, 3, 9)
     with pytest.raises(ChangedError, match="is shorter than it was"):
         read_range(folder / "x", 100, 110)
+    before = (folder / "x").stat()
+    (folder / "x").write_bytes(b"third!")
+    with pytest.raises(ChangedError, match="was replaced in the meantime"):
+        read_range(folder / "x", 0, 3, before.e_tag)
 
 
 def test_a_file_that_is_replaced_while_it_is_read_is_not_mixed(folder):
@@ -150,18 +153,18 @@ def test_a_file_that_is_replaced_while_it_is_read_is_not_mixed(folder):
 @each_store
 def test_an_object_is_replaced_only_if_it_is_the_one_that_was_seen(folder):
     path = folder / "x"
-    path.write_if(b"first", None)
+    replace_if(path, b"first", None, folder)
     # a request that is repeated because its answer was lost
-    path.write_if(b"first", None)
+    replace_if(path, b"first", None, folder)
     seen = path.stat()
-    path.write_if(b"second", seen)
-    path.write_if(b"second", seen)
+    replace_if(path, b"second", seen, folder)
+    replace_if(path, b"second", seen, folder)
     with pytest.raises(ChangedError, match="was replaced in the meantime"):
-        path.write_if(b"third", seen)
+        replace_if(path, b"third", seen, folder)
     assert path.read_bytes() == b"second"
     path.unlink()
     with pytest.raises((ChangedError, FileNotFoundError)):
-        path.write_if(b"third", seen)
+        replace_if(path, b"third", seen, folder)
     assert not path.exists()
 
 
@@ -170,36 +173,35 @@ def test_a_long_file_is_written_in_parts_and_appears_when_it_is_finished(folder,
     local.mkdir()
     data = [bytes([number]) * 1_000_000 for number in range(20)]
     for root in (folder, local):
-        sink = open_sink(root / "long")
+        sink = new_file(root / "long")
         for buffer in data:
             sink.write(buffer)
-        assert (root / "long").exists() == (root is local)
+        assert not (root / "long").exists()
         sink.finish()
         assert (root / "long").read_bytes() == b"".join(data)
-        sink = open_sink(root / "abandoned")
+        sink = new_file(root / "abandoned")
         sink.write(data[0])
         sink.abandon()
         assert not (root / "abandoned").exists()
-        write_blocks_atomically(root / "blocks", iter(data))
+        write(root / "blocks", iter(data))
         assert (root / "blocks").read_bytes() == b"".join(data)
         with pytest.raises(ZeroDivisionError):
-            write_blocks_atomically(root / "broken", (data[1 // number] for number in (1, 0)))
+            write(root / "broken", (data[1 // number] for number in (1, 0)))
         assert not (root / "broken").exists()
 
 
 def test_uploads_that_were_not_finished_are_aborted(folder, bucket):
     for name in ("mine/x", "other/x"):
-        sink = open_sink(folder / name)
+        sink = new_file(folder / name)
         sink.write(bytes(20_000_000))
         # as of a process that was killed
         del sink
 
     assert uploads(bucket) == ["data/mine/x", "data/other/x"]
-    assert abort_uploads(folder / "mine") == 1
+    delete_uploads(folder / "mine")
     assert uploads(bucket) == ["data/other/x"]
-    assert abort_uploads(any_path("gs://bucket/x")) == 0
-    with pytest.raises(OSError, match=r"unfinished uploads cannot be removed: .*NoSuchBucket"):
-        abort_uploads(any_path("s3://no-such-bucket/x"))
+    # what cannot be listed is left to the rules of the bucket
+    delete_uploads(any_path("s3://no-such-bucket/x"))
 
 
 def test_errors_are_those_of_files(folder, bucket, monkeypatch):

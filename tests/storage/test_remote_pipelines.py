@@ -113,15 +113,15 @@ def test_processes_that_share_only_a_bucket_write_the_bytes_of_a_disk(out, expec
 def test_a_failed_pipeline_leaves_only_what_the_next_one_removes_or_uses(out, expected):
     with pytest.raises(Exception, match="not this one"):
         run(transform(out), fails="041.png")
-    assert [*out.rglob("build.json")]
+    assert [path for path, _ in out.walk() if path.name == "build.json"]
     steps, _, tasks = planned(ELEMENTS, transform(out))
     for task in tasks[:3]:
         assert steps.write(task) > 0
     # of the first pipeline nothing is left
-    assert {path.parent for path in out.rglob("*.spill")} == {steps._staging}
+    assert {path.parent for path, _ in out.walk() if path.suffix == ".spill"} == {steps._staging}
     later, plan_id, missing = planned(ELEMENTS, transform(out))
     assert [task.shard for task in missing] == [tasks[3].shard]
-    assert {path.parent for path in out.rglob("*.spill")} == {later._staging}
+    assert {path.parent for path, _ in out.walk() if path.suffix == ".spill"} == {later._staging}
     with pytest.raises((BuildError, InputError), match=rf"{steps._staging.name}.*other build"):
         steps.write(tasks[3])
     with raises(InputError, "staging-gone"):
