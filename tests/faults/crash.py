@@ -35,22 +35,22 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
     (
         "the old pointer is removed before the new one is renamed",
         "schemas/storage/verbs.py",
-        "    else:\n        put(path, data, unfinished)\n",
-        "    else:\n        path.unlink(missing_ok=True)\n        put(path, data, unfinished)\n",
+        "        put(path, data, unfinished)\n        return\n",
+        "        path.unlink(missing_ok=True)\n        put(path, data, unfinished)\n        return\n",
         f"{_CRASHES}[build other options]",
     ),
     (
         "the pointer is replaced in place",
         "schemas/storage/verbs.py",
-        "    else:\n        put(path, data, unfinished)\n",
-        "    else:\n        path.write_bytes(data)\n",
+        "        put(path, data, unfinished)\n        return\n",
+        "        path.write_bytes(data)\n        return\n",
         f"{_CRASHES}[append]",
     ),
     (
         "restore writes the pointer in place",
         "schemas/storage/verbs.py",
-        "    else:\n        put(path, data, unfinished)\n",
-        "    else:\n        path.write_bytes(data)\n",
+        "        put(path, data, unfinished)\n        return\n",
+        "        path.write_bytes(data)\n        return\n",
         f"{_CRASHES}[restore]",
     ),
     (
@@ -70,18 +70,9 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
         f"{_OTHERS}[build images]",
     ),
     (
-        "the record of a shard is written before the shard has its name",
-        "prep/writing/shard.py",
-        "        described, companions = file.describe(path)\n",
-        "        described, companions = file.describe(path)\n"
-        "        early = FinishedShard(described, plan.digests.whole, plan.digests.content)\n"
-        "        task.folder.write_finished(task.phase, shard, early)\n",
-        f"{_CRASHES}[build images]",
-    ),
-    (
         "finished shards are not compared with their digests",
         "schemas/storage/verbs.py",
-        "return all(_digest(folder / name) == digest for name, digest in digests.items())",
+        "return all(file_digest(folder / name) == digest for name, digest in digests.items())",
         "return True",
         f"{_POWER}[build images]",
     ),
@@ -103,9 +94,8 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
     (
         "a folder has its name before its record",
         "schemas/storage/verbs.py",
-        "    unfinished.mkdir()\n    yield unfinished\n    sync(unfinished)\n"
-        "    os.rename(str(unfinished), str(folder))\n",
-        "    unfinished.mkdir()\n    os.rename(str(unfinished), str(folder))\n    yield folder\n",
+        "    yield unfinished\n    sync(unfinished)\n    moved(unfinished, folder)\n",
+        "    moved(unfinished, folder)\n    yield folder\n",
         f"{_CRASHES}[build images]",
     ),
     (
@@ -144,7 +134,7 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
         f"{_OVERTAKEN}[build table]",
     ),
     (
-        "a build area in a store loses its record first",
+        "a staged folder in a store loses its record first",
         "schemas/storage/verbs.py",
         '    kept = (folder / last).key if last else ""\n',
         '    kept = ""\n    folder.delete([(folder / last).key])\n',
@@ -165,16 +155,16 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
         f"{_POWER}[build images]",
     ),
     (
-        "the name of a new dataset is not synced",
-        "prep/building/output.py",
-        "            sync(*(path.parent for path in reversed(created)))\n",
-        "",
+        "no folder is synced",
+        "schemas/storage/verbs.py",
+        "        if isinstance(path, Path):\n            descriptor",
+        "        if isinstance(path, Path) and path.is_file():\n            descriptor",
         f"{_POWER}[build images]",
     ),
     (
-        "an unfinished build with other inputs is not discarded",
-        "prep/building/build.py",
-        "        discard_others(state, wanted.plan_id, wanted.options)\n",
+        "the name of a new dataset is not synced",
+        "prep/building/output.py",
+        "            sync(*(path.parent for path in reversed(created)))\n",
         "",
         f"{_POWER}[build images]",
     ),
