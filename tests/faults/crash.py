@@ -65,8 +65,8 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
     (
         "shards of inputs that changed since are taken for finished",
         "prep/building/write.py",
-        "one.plan == plans[shard].whole}\n            # The file",
-        "one.content}\n            # The file",
+        "for shard, one in final.items() if one.plan == plans[shard].whole}",
+        "for shard, one in final.items() if one.content == plans[shard].content}",
         f"{_OTHERS}[build images]",
     ),
     (
@@ -132,13 +132,6 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
         "            path.store.put(path.key, data, mode=mode, use_multipart=False)\n",
         "            path.store.put(path.key, data, use_multipart=False)\n",
         f"{_OVERTAKEN}[build table]",
-    ),
-    (
-        "a staged folder in a store loses its record first",
-        "schemas/storage/verbs.py",
-        '    kept = (folder / last).key if last else ""\n',
-        '    kept = ""\n    folder.delete([(folder / last).key])\n',
-        f"{_REQUESTS}[build images]",
     ),
     (
         "files are not synced",
