@@ -63,13 +63,6 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
         f"{_CRASHES}[build other options]",
     ),
     (
-        "shards of inputs that changed since are taken for finished",
-        "prep/building/write.py",
-        "for shard, one in final.items() if one.plan == plans[shard].whole}",
-        "for shard, one in final.items() if one.content == plans[shard].content}",
-        f"{_OTHERS}[build images]",
-    ),
-    (
         "finished shards are not compared with their digests",
         "schemas/storage/verbs.py",
         "return all(file_digest(folder / name) == digest for name, digest in digests.items())",
