@@ -70,7 +70,7 @@ def run(name: str, work: Path, options: argparse.Namespace) -> Measurement:
     else:
         command = [sys.executable, str(CONTESTANTS), name, "X.npy", "Y.npy", str(out), str(options.shards)]
     result = measure.measure(command, work)
-    records = [path for path in out.rglob("*.tfrecord-*") if path.suffix not in (".idx", ".labels")]
+    records = [path for path in out.rglob("*.tfrecord-*") if path.parent.name != "index"]
     written = sum(path.stat().st_size for path in records)
     if len(records) != options.shards or written < options.examples * 28 * 28:
         raise SystemExit(f"{name} wrote {len(records)} files of {written} bytes")

@@ -78,7 +78,8 @@ def read_with_beam(root: Path) -> beam.PTransform:
     """Return a transform that reads a dataset as users of Beam do without tfshards."""
     import tensorflow as tf
 
-    shape = prep.info(root).schema["value"].shape
+    manifest = prep.info(root)
+    shape = manifest.schema["value"].shape
 
     def parse(record: bytes) -> tuple[str, dict[str, object]]:
         features = tf.train.Example.FromString(record).features.feature
@@ -88,7 +89,7 @@ def read_with_beam(root: Path) -> beam.PTransform:
             "label": np.int64(features["label"].int64_list.value[0]),
         }
 
-    read = beam.io.ReadFromTFRecord(str(root / "*.tfrecord-*"), validate=False)
+    read = beam.io.ReadFromTFRecord(str(root / manifest.folder / "*.tfrecord-*"), validate=False)
     return read | beam.Map(parse)
 
 

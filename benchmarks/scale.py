@@ -31,7 +31,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from tfshards.prep.sources.base import Reader
-    from tfshards.prep.writing.area import ShardId
+    from tfshards.prep.writing.build_folder import ShardId
     from tfshards.prep.writing.shard import ShardTask
 
 COUNTS = (100_000, 1_000_000, 10_000_000)
@@ -142,16 +142,14 @@ def build(folder: Path, repeats: bool) -> dict[str, object]:
 
     def pretend(work: Work) -> None:
         clock.end("write")
-        assert work.area is not None
+        task = work.function.args[0]
         for shard in work.items:
-            plan_files.append(work.area.note_path("first", shard, "plan").stat().st_size)
-            leave_shard(work.function.args[0], shard)
+            plan_files.append(task.folder.note_path("first", shard, "plan").stat().st_size)
+            leave_shard(task, shard)
         clock.start()
 
     steps.make_plan = timed_plan
     steps.find_run = lambda *_: pretend
-    # the sparse files claim more space than a disk has
-    steps.require_space = lambda *_: None
     prep.build(prep.ImageFolder(images), dataset, options=options, log=lambda _: None)
     clock.end("commit")
     found = {"peak_mb": _peak_mb(), "seconds": {**clock.seconds}, "cpu": {**clock.cpu}}
@@ -167,14 +165,13 @@ def build(folder: Path, repeats: bool) -> dict[str, object]:
 
 
 def leave_shard(task: ShardTask, shard: ShardId) -> None:
-    """Leave in the build area what a worker leaves of a shard, with sparse or empty files."""
-    from tfshards.prep.writing.area import FinishedShard
-    from tfshards.prep.writing.shard_names import digest_of
+    """Leave in the folder of the build what a worker leaves of a shard, with sparse or empty files."""
+    from tfshards.prep.writing.build_folder import FinishedShard
     from tfshards.schemas import Shard
 
-    area, path = task.area, task.shard_path(shard)
-    text = area.note_path(task.phase, shard, "plan").read_bytes()
-    sizes = json.loads(text.split(b"\n")[0])[2]
+    folder = task.folder
+    path, plan = f"{folder.name}/{task.shard_name(shard)}", folder.read_plan(task.phase, shard)
+    sizes = json.loads(plan.content)[2]
     described = Shard(
         path=path,
         num_examples=len(sizes),
@@ -188,9 +185,10 @@ def leave_shard(task: ShardTask, shard: ShardId) -> None:
         keys_digest=f"sha256:{3:064x}",
     )
     for each in described.files:
-        with (area.shards / each).open("wb") as file:
+        with (folder.dataset / each).open("wb") as file:
             file.truncate(described.num_bytes if each == path else 0)
-    area.write_finished(task.phase, shard, FinishedShard(described, digest_of(text)))
+    digests = plan.digests
+    folder.write_finished(task.phase, shard, FinishedShard(described, digests.whole, digests.content))
 
 
 def _peak_mb() -> float:
@@ -231,19 +229,18 @@ def make_dataset(folder: Path) -> None:
     from tfshards.schemas import Feature, Manifest, Schema, Shard, Split, Totals
     from tfshards.schemas.digests import bytes_digest
     from tfshards.schemas.index import RecordIndex, index_path, keys_bytes, keys_path
-    from tfshards.schemas.manifest_file import write_manifest
 
     rng = np.random.default_rng(0)
     index = RecordIndex(rng.integers(SMALLEST, LARGEST, SHARD_RECORDS))
     text = index.to_text().encode("ascii")
-    (folder / "index").mkdir(parents=True)
+    (folder / "0123abcd" / "index").mkdir(parents=True)
     (folder / "index.idx").write_bytes(text)
     # the same keys in each shard: planning does not compare them
     keys = keys_bytes([b"%d" % number for number in range(SHARD_RECORDS)])
     (folder / "index.keys").write_bytes(keys)
     shards = []
     for number in range(OLD_SHARDS):
-        path = f"old-train-0123abcd.tfrecord-{number:05d}-of-{OLD_SHARDS:05d}"
+        path = f"0123abcd/old-train.tfrecord-{number:05d}-of-{OLD_SHARDS:05d}"
         with (folder / path).open("wb") as file:
             file.truncate(index.num_bytes)
         os.link(folder / "index.idx", folder / index_path(path))
@@ -266,26 +263,27 @@ def make_dataset(folder: Path) -> None:
     count = OLD_SHARDS * SHARD_RECORDS
     schema = Schema((Feature("image", "image", "uint8", (None, None, 3)), Feature("key", "bytes", "bytes")))
     splits = {"train": Split(tuple(shards))}
-    write_manifest(Manifest("old", "0123abcd", schema, splits, Totals(count, count)), folder)
+    manifest = Manifest("old", "0123abcd", "0123abcd", schema, splits, Totals(count, count))
+    (folder / "dataset.json").write_text(manifest.to_text())
 
 
 def plan_reshard(folder: Path) -> dict[str, int]:
     """Reshard the dataset ``old`` until its shards are handed to an engine."""
-    from tfshards.prep import reshard
-    from tfshards.prep.engines import local
-    from tfshards.prep.rewriting import write
+    from tfshards.prep.deriving import derive
+    from tfshards.prep.deriving import reshard as steps
+    from tfshards.schemas import TfshardsError
 
-    class PlannedError(Exception):
+    class PlannedError(TfshardsError):
         """The plan is made."""
 
-    def end(work: object, arguments: object = ()) -> None:
-        raise PlannedError
+    def end(work: object) -> None:
+        raise PlannedError("planned")
 
-    local.run = end
+    steps.find_run = lambda *_: end
     # the sparse files claim more space than a disk has
-    write.require_space = lambda *_: None
+    derive.require_space = lambda *_: None
     try:
-        reshard(folder / "old", folder / "new", shards=NEW_SHARDS)
+        steps.reshard(folder / "old", folder / "new", shards=NEW_SHARDS)
     except PlannedError:
         plans = [path.stat().st_size for path in folder.rglob("*.plan")]
         return {"plans": len(plans), "plan_bytes": sum(plans)}

@@ -225,8 +225,8 @@ def usual(path: Path):
         pixels = tf.image.random_flip_left_right(tf.image.resize(pixels, (SIZE, SIZE)))
         return tf.cast(tf.round(pixels), tf.uint8), example["label"]
 
-    # those of TFDS are in folders of name and version
-    paths = [*path.glob("*train*tfrecord*"), *path.glob("*/*/*train*tfrecord*")]
+    # in the folder of a build, and those of TFDS in folders of name and version
+    paths = [each for each in path.rglob("*train*tfrecord*") if each.parent.name != "index"]
     files = tf.data.Dataset.from_tensor_slices(sorted(map(str, paths))).shuffle(len(paths), seed=0)
     records = files.repeat().interleave(tf.data.TFRecordDataset, num_parallel_calls=tf.data.AUTOTUNE)
     found = records.map(view, num_parallel_calls=tf.data.AUTOTUNE)

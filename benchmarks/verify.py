@@ -1,11 +1,11 @@
-"""Compare verify with sha256sum on the same shards, and builds with and without digests, indexes and labels.
+"""Compare verify with sha256sum on the same shards, and builds with and without digests and companions.
 
     python benchmarks/verify.py --photos photos/ --copies 8 --rounds 7
 
-Every contestant runs in its own process, in turns, page cache warm. tfshards cannot build without digests,
-indexes and labels: a sitecustomize.py removes them, in the main process and in its workers. The builds that
-it is compared with load one that removes nothing, or one that replaces SHA-256 by BLAKE3 (pip install
-blake3).
+Every contestant runs in its own process, in turns, page cache warm. tfshards cannot build without digests and
+the files of indexes, labels and keys: a sitecustomize.py removes them, in the main process and in its
+workers. The builds that it is compared with load one that removes nothing, or one that replaces SHA-256 by
+BLAKE3 (pip install blake3).
 """
 
 from __future__ import annotations
@@ -31,22 +31,20 @@ import tfshards.prep.records.shard_file as shard_file
 LEAVING_OUT = """
 from tfshards.schemas import Shard
 
-def append(self, frames, labels=()):
-    for group in shard_file._groups(frames.buffers, shard_file._WRITE_BYTES):
-        self._sink.write(group)
+def append(self, frames, labels=(), keys=()):
+    for buffer in frames.buffers:
+        self.sink.write(buffer)
     self._num_bytes += sum(map(len, frames.buffers))
     self._lengths += frames.lengths
 
 def describe(self, path):
-    digest = "sha256:" + "0" * 64
-    num_bytes = sum(self._lengths)
-    labels = digest if self.has_labels else ""
-    return Shard(path, len(self._lengths), self._num_bytes, num_bytes, digest, digest, "0" * 16, "", labels)
+    digest, count, num_bytes = "sha256:" + "0" * 64, len(self._lengths), sum(self._lengths)
+    labels, keys = (digest if has else "" for has in (self.has_labels, self.has_keys))
+    return Shard(path, count, self._num_bytes, num_bytes, digest, digest, "0" * 16, "", labels, keys), {}
 
 shard_file.ShardFile.append = append
-shard_file.ShardFile.shard = describe
-shard_file.ShardFile.index = shard_file.ShardFile.labels = property(lambda self: b"")
-shard.BuildArea.write_all = lambda area, files: (area.out / "index").mkdir(exist_ok=True)
+shard_file.ShardFile.describe = describe
+shard.BuildFolder.marks_of = lambda folder, described: {}
 """
 # Another hash function, whose digests have the same length.
 WITH_BLAKE3 = """
@@ -57,7 +55,7 @@ shard_file.hashlib = types.SimpleNamespace(sha256=blake3.blake3)
 BUILDS = {
     "build": LOADING,
     "build with BLAKE3": LOADING + WITH_BLAKE3,
-    "build without digests, indexes and labels": LOADING + LEAVING_OUT,
+    "build without digests and companions": LOADING + LEAVING_OUT,
 }
 CHECKS = ("sha256sum", "verify", "verify of one small shard", "verify --deep", "verify --decode")
 PACKAGES = ("tfshards", "apache-beam", "numpy", "google-crc32c", "blake3")
@@ -111,7 +109,7 @@ def check(name: str, sound: Path, small: Path, work: Path) -> Measurement:
 
 
 def build(name: str, source: Path, work: Path) -> Measurement:
-    """Run a build, with or without digests, indexes and labels.
+    """Run a build, with or without digests and companions.
 
     Raises:
         RuntimeError: the build has digests although it should not, or the other way round.
@@ -149,7 +147,7 @@ def report(taken: Mapping[str, Sequence[Measurement]], num_bytes: int) -> str:
     start = statistics.median(wall["verify of one small shard"])
     alone = ratios(wall["sha256sum"], [seconds - start for seconds in wall["verify"]])
     on_cpu = ratios(cpu["sha256sum"], cpu["verify"])
-    bare, other = "build without digests, indexes and labels", "build with BLAKE3"
+    bare, other = "build without digests and companions", "build with BLAKE3"
     more = [over - 1 for over in ratios(wall["build"], wall[bare])]
     on_cores = [over - 1 for over in ratios(cpu["build"], cpu[bare])]
     blake3 = [[over - 1 for over in ratios(taken[other], taken[bare])] for taken in (wall, cpu)]
@@ -164,7 +162,7 @@ def report(taken: Mapping[str, Sequence[Measurement]], num_bytes: int) -> str:
             f"- the same without the start of the interpreter and imports: {spread(alone, 2)}; "
             f"in CPU time, with them: {spread(on_cpu, 2)}",
             goal(
-                f"wall that digests, indexes and labels add to a build ({spread(more, 2)})",
+                f"wall that digests and companions add to a build ({spread(more, 2)})",
                 statistics.median(more),
                 0.1,
             ),

@@ -77,6 +77,12 @@ def parse_index(text: str, subject: str) -> RecordIndex:
         line = int(wrong[0])
         message = f"is {rows[line, 0]} {rows[line, 1]}, but the record starts at {index.offsets[line]}"
         raise FormatError(subject, [Problem(f"line {line + 1}", f"{message} and has at least 16 bytes")])
+    too_long = np.flatnonzero(index.lengths > MAX_RECORD_BYTES + FRAME_OVERHEAD)
+    if len(too_long):
+        # before anything is allocated: compressed, such a record may be small
+        line = int(too_long[0])
+        message = f"states {index.lengths[line] - FRAME_OVERHEAD} bytes of data, more than a record can have"
+        raise FormatError(subject, [Problem(f"line {line + 1}", message)])
     return index
 
 

@@ -21,13 +21,15 @@ def write_the_page_s_example(root):
     """Write the example as the page shows it; return its one shard."""
     (root / "dataset.json").write_text(code_block("json"), encoding="ascii")
     shard = root / read_manifest(root).shards[0].path
+    (shard.parent / "index").mkdir(parents=True)
+    (shard.parent / "dataset.json").write_text(code_block("json"), encoding="ascii")
+    (shard.parent / "build.json").write_text(code_block("record"), encoding="ascii")
     # remarks follow the columns of hex after three or more spaces
     columns = (re.match(r" *((?:[0-9a-f]{2} )+)", line) for line in code_block("hex").splitlines())
     shard.write_bytes(bytes.fromhex("".join(column[1] for column in columns)))
-    (root / "index").mkdir()
-    (root / "index" / f"{shard.name}.idx").write_text(code_block("text"), encoding="ascii")
-    (root / "index" / f"{shard.name}.labels").write_bytes(bytes.fromhex(code_block("labels")))
-    (root / "index" / f"{shard.name}.keys").write_bytes(bytes.fromhex(code_block("keys")))
+    (shard.parent / "index" / f"{shard.name}.idx").write_text(code_block("text"), encoding="ascii")
+    (shard.parent / "index" / f"{shard.name}.labels").write_bytes(bytes.fromhex(code_block("labels")))
+    (shard.parent / "index" / f"{shard.name}.keys").write_bytes(bytes.fromhex(code_block("keys")))
     return shard
 
 

@@ -43,9 +43,12 @@ from tfshards.schemas.names import REJECTS_NAME
 from tfshards.schemas.option import recorded_values
 from tfshards.schemas.sizes import size
 from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.verbs import require_space
 
 # If images make a dataset larger than its source by this factor, the reason is logged.
 _MUCH_LARGER = 1.5
+# Bytes of a record in addition to those of its source: frame, tags, names, label.
+_RECORD_OVERHEAD = 96
 
 
 @takes_log
@@ -214,7 +217,7 @@ class SourceBuild:
 
     def write(self, folder: BuildFolder) -> Draft:
         """Write every shard, and again those that change because of rejected inputs."""
-        self.check()
+        self.check(folder)
         layouts = self.plan.layouts
         first = self.first_writer(folder).write("first", self.plans(layouts), self.sizes(layouts))
         layouts, rejects = self.balanced(folder, first)
@@ -224,10 +227,19 @@ class SourceBuild:
             finished = writer.write("final", self.plans(layouts), self.sizes(layouts))
         return self.draft(folder, layouts, finished, rejects)
 
-    def check(self) -> None:
-        """Raise InputError if the options do not fit the examples."""
+    def check(self, folder: BuildFolder) -> None:
+        """Raise InputError if the options do not fit the examples, or there is no space for the shards."""
+        listing = self.plan.listing
         if self.options.duplicates != "keep":
-            check_comparable(self.plan.listing.schema)
+            check_comparable(listing.schema)
+        images = ImageOptions(**recorded_values(ImageOptions, self.plan.options))
+        keeps_sizes = images.resize is None and images.format == "keep" and self.options.compression == "none"
+        if keeps_sizes:
+            # otherwise the shards may be far smaller than the inputs
+            needed = int(listing.sizes.sum()) + _RECORD_OVERHEAD * listing.num_examples
+            written = folder.finished("first", all_shards(self.plan.layouts)).values()
+            missing = needed - sum(one.shard.num_bytes for one in written)
+            require_space(folder.dataset, max(0, missing), "the dataset")
 
     def balanced(
         self, folder: BuildFolder, first: Mapping[ShardId, FinishedShard]

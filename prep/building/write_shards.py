@@ -199,7 +199,7 @@ class WriteSteps:
             if isinstance(target, Manifest):
                 self._remove_staging()
                 return f"{target.folder} {target.folder}", []
-            job.check()
+            job.check(target)
             layouts = job.plan.layouts
             writer = job.first_writer(target)
             missing = writer.begin("first", job.plans(layouts), job.sizes(layouts))

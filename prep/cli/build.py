@@ -21,8 +21,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--checksum",
         action="store_true",
-        help="compare the contents of all inputs with what an earlier run wrote, not only of those whose "
-        "modification time differs",
+        help="do not trust modification times: write all shards again, and compare them with the dataset",
     )
 
 

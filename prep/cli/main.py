@@ -2,8 +2,7 @@
 
 The result goes to standard output, as text or as JSON; everything else is reported to the console, on
 standard error. Exit status: 0 success; 2 an invalid command line; 1 any other error, and problems that
-``verify`` found; 3 the dataset is committed, but something in addition to it is missing; 130 interrupted, 143
-ended by SIGTERM, 129 by SIGHUP.
+``verify`` found; 130 interrupted, 143 ended by SIGTERM, 129 by SIGHUP.
 """
 
 from __future__ import annotations

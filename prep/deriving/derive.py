@@ -66,6 +66,11 @@ class NewSplit(NamedTuple):
     layout: SplitLayout
     expected: Examples
 
+    @property
+    def num_shards(self) -> int:
+        """Number of new shards."""
+        return len(self.layout.sizes)
+
     def old(self, index: int) -> OldShard | None:
         """Return the shard whose records a new one holds in their order, or None."""
         kept = self.layout.kept[index]
@@ -108,26 +113,18 @@ class Derived:
 
     def write(self, folder: BuildFolder) -> Draft:
         """Write the shards that are not those of the origin."""
-        names = {
-            name: [ShardId(name, index) for index in range(len(of.layout.sizes))]
-            for name, of in self.splits.items()
-        }
-        stay = {
-            shard: old.shard
-            for ids in names.values()
-            for shard in ids
-            if self.is_next and (old := self._kept(shard))
-        }
-        shards = [shard for ids in names.values() for shard in ids if shard not in stay]
-        self._require_space(folder, shards)
-        finished = self._writer(folder).write("first", self._plans(shards), self._sizes(shards))
-        found = stay | {shard: done.shard for shard, done in finished.items()}
+        ids = [ShardId(name, index) for name, of in self.splits.items() for index in range(of.num_shards)]
+        found = {shard: old.shard for shard in ids if self.is_next and (old := self._kept(shard))}
+        missing = [shard for shard in ids if shard not in found]
+        self._require_space(folder, missing)
+        finished = self._writer(folder).write("first", self._plans(missing), self._sizes(missing))
+        found |= {shard: done.shard for shard, done in finished.items()}
         rejects, removed = rejects_text(self.rejects), removed_text(self.removed)
         manifest = replace(
             self.outline,
             folder=folder.name,
             splits={
-                name: replace(split, shards=tuple(found[shard] for shard in names[name]))
+                name: replace(split, shards=tuple(found[shard] for shard in ids if shard.split == name))
                 for name, split in self.outline.splits.items()
             },
             rejects_digest=bytes_digest(rejects) if rejects else "",
@@ -166,7 +163,7 @@ class Derived:
             source=StoredRuns([origin.slim for origin in self.origins], outline.compression),
             schema=outline.schema,
             name=outline.name,
-            num_shards={name: len(split.layout.sizes) for name, split in self.splits.items()},
+            num_shards={name: split.num_shards for name, split in self.splits.items()},
             run=self.run,
             what=str(outline.made.source),
             locations=tuple(origin.root for origin in self.origins),

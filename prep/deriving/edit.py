@@ -115,19 +115,16 @@ def _derived(origin: Origin, before: Edit, edit: Edit, run: Callable[[Work], Non
         left = None if edit.labels is None else edit.labels[start:end][~edit.is_removed[start:end]]
         outlines[name] = Split((), label_counts(left, edit.schema))
         _report_shards(name, split, splits[name], outlines[name].label_counts)
-    num_accepted, num_changed = int((~edit.is_removed).sum()), int(is_changed.sum())
-    changes = (
-        []
-        if edit.labels is None
-        else [*map(np.ndarray.tolist, (np.flatnonzero(is_changed), edit.labels[is_changed]))]
-    )
-    inputs = (manifest.to_text(), json.dumps(changes), removed_text(edit.removed).decode("ascii"))
+    changed, num_accepted = np.flatnonzero(is_changed), int((~edit.is_removed).sum())
+    labels = [] if edit.labels is None else edit.labels[changed].tolist()
+    changes = json.dumps([changed.tolist(), labels])
+    inputs = (manifest.to_text(), changes, removed_text(edit.removed).decode("ascii"))
     return Derived(
         outline=replace(
             manifest,
             schema=edit.schema,
             splits=outlines,
-            options=_options(origin, edit, num_changed),
+            options=_options(origin, edit, len(changed)),
             inputs_digest=bytes_digest("\n".join(inputs).encode("ascii")),
             totals=with_rejects(manifest.totals, num_accepted, edit.rejects),
         ),
@@ -139,7 +136,7 @@ def _derived(origin: Origin, before: Edit, edit: Edit, run: Callable[[Work], Non
         is_next=True,
         report=lambda _: report_line(
             "verified by digest: nothing has changed in the "
-            f"{counted(num_accepted - num_changed, 'other example')}"
+            f"{counted(num_accepted - len(changed), 'other example')}"
         ),
     )
 

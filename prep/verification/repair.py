@@ -86,6 +86,8 @@ def _rebuilt(folder: AnyPath, manifest: Manifest, damaged: Collection[str]) -> I
 def _replace(dataset: AnyPath, path: str, data: bytes) -> bool:
     """Write a file in place of a damaged one; return False in a folder that tfshards did not make."""
     target, build = dataset / path, BuildFolder(dataset, path.partition("/")[0])
+    if target.parent.is_symlink():
+        return False
     if not is_owned(build.root) and not (target.parent / RECORD_NAME).is_file():
         return False
     make_folder(target.parent)

@@ -167,6 +167,7 @@ class BuildFolder:
         elif not is_owned(self.root):
             raise foreign(self.root)
         elif not self.has_record(text):
+            self._check_links()
             with unfinished_in(self.dataset) as unfinished:
                 put(self.root / RECORD_NAME, text, unfinished)
                 sync(self.root)
@@ -177,8 +178,15 @@ class BuildFolder:
             return read_whole(self.root / RECORD_NAME, RECORD) == text
         return False
 
+    def _check_links(self) -> None:
+        """Raise InputError if a folder in it is a link, which may lead out of the dataset."""
+        for folder in (self.root / "index", self.root / WORK_NAME):
+            if folder.is_symlink():
+                raise InputError("output-linked", name=folder)
+
     def open(self) -> None:
         """Create the folders for the files of the build and for its work."""
+        self._check_links()
         for folder in (self.root / "index", self.work, self.work / "first", self.work / "final"):
             make_folder(folder)
 
@@ -207,6 +215,7 @@ class BuildFolder:
 
     def reopen(self) -> None:
         """Make a build that was complete, but not committed, an unfinished one."""
+        self._check_links()
         if self.is_complete:
             delete(self.root, [MANIFEST_NAME])
             sync(self.root)

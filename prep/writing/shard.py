@@ -23,7 +23,7 @@ from tfshards.prep.records.shard_file import Frames, ShardFile, frames_of
 from tfshards.prep.records.values import content_digest
 from tfshards.prep.sources.base import Accepted, Columns, Outcome, Reader, Row, pieces_of
 from tfshards.prep.writing.build_folder import BuildFolder, FinishedShard, Phase, Reject, ShardId, ShardPlan
-from tfshards.schemas import InputError, Schema, Shard
+from tfshards.schemas import BuildError, InputError, Schema, Shard, TfshardsError
 from tfshards.schemas.compression import Compression
 from tfshards.schemas.storage import AnyPath
 
@@ -91,7 +91,20 @@ class ShardTask:
 
 
 def write_shard(task: ShardTask, shard: ShardId) -> FinishedShard:
-    """Write one shard with its companions, and return what the folder of the build records of it now."""
+    """Write one shard with its companions, and return what the folder of the build records of it now.
+
+    An unforeseen error is a BuildError that names the shard.
+    """
+    try:
+        return _write_shard(task, shard)
+    except (TfshardsError, OSError):
+        raise
+    except Exception as error:
+        text = f"{task.shard_name(shard)}: {type(error).__name__}: {error}"
+        raise BuildError("build-failed", text=text) from error
+
+
+def _write_shard(task: ShardTask, shard: ShardId) -> FinishedShard:
     if earlier := task.folder.read_finished(task.phase, shard):
         # A runner that starts its job again after a failure repeats every task.
         return earlier

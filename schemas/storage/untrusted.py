@@ -43,8 +43,6 @@ INDEX = Limit("an index", 1 << 32)
 LABELS = Limit("a file of labels", 1 << 32)
 REJECTS = Limit("a list of rejects", 1 << 32)
 KEYS = Limit("a list of keys", 1 << 32)
-# A hundred million images with keys of 28 bytes need 5 GB.
-INPUTS = Limit("a list of inputs", 1 << 34)
 ANNOTATIONS = Limit("a file of annotations", 1 << 32)
 RECORD = Limit("a file of an unfinished build or export", 1 << 32)
 

@@ -48,7 +48,8 @@ def test_a_command_that_ends_at_any_request_is_completed_by_the_same_command(nam
             raise AssertionError(f"{name}, ended before {moment}: {error}") from error
         tried += 1
     print(f"\n{name}: {tried} of {len(case.moments)} moments")
-    assert tried >= 2
+    # restore makes a single request that changes something
+    assert tried >= min(2, len(case.moments))
 
 
 @pytest.mark.parametrize("name", ["build table", "remove"])

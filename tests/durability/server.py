@@ -5,9 +5,8 @@ Its own arguments are more modules to import, such as that of Beam, which takes 
 It reads one JSON object per line from standard input: ``arguments`` of the command, ``log`` for its output,
 and optionally ``die_at``, the number of the step at which it kills its process group, or ``steps``, a file to
 which each step adds a line. A step is the moment before or after a call that changes a name in a folder. With
-``file_size`` no file may grow larger, with ``obeys`` the command obeys permissions even as root, with
-``stay`` its process lasts that many seconds longer. The answers are the process id of the child and, when it
-has ended, its return code.
+``file_size`` no file may grow larger, with ``obeys`` the command obeys permissions even as root. The answers
+are the process id of the child and, when it has ended, its return code.
 """
 
 import gc
@@ -16,7 +15,6 @@ import os
 import resource
 import signal
 import sys
-import time
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from itertools import count
@@ -57,9 +55,6 @@ def run(request: Mapping[str, object]) -> None:
         for name in CHANGES:
             setattr(os, name, watched(getattr(os, name), step))
     sys.argv = ["tfshards", *request["arguments"]]
-    if "stay" in request:
-        leave = os._exit
-        os._exit = lambda status: (time.sleep(request["stay"]), leave(status))
     cli.entry()
 
 

@@ -19,14 +19,12 @@ from PIL import Image
 from tests.format_reader import companion, masked_crc, with_digest
 from tests.tables import mostly_nightly
 from tfshards.prep import ImageFolder, Options, adopt, build
-from tfshards.prep.building import inputs_file
-from tfshards.prep.building.inputs_file import read_inputs
 from tfshards.prep.records.frames import FrameReader, RecordError, frame
 from tfshards.schemas import read_manifest
 from tfshards.schemas.companions import read_index
 from tfshards.schemas.index import RecordIndex
 from tfshards.schemas.storage import read_range, untrusted
-from tfshards.schemas.storage.untrusted import METADATA, Limit, read_whole
+from tfshards.schemas.storage.untrusted import METADATA, read_whole
 from tfshards.schemas.storage.verbs import file_digest
 
 HOLE, RECORD, MEMORY = 5_000_000_000, 3_000_000_000, 1_500_000_000
@@ -69,14 +67,14 @@ FAULTS = {"pipe": IRREGULAR, "device": IRREGULAR, "hole": TOO_LARGE}
 NO_FILE = {"pipe": "is not a file", "device": "is not a file"}
 CHECKSUM = "build images photos data --shards 2 --max-rejected 50% --checksum"
 # What is replaced, the command, and its status and a text in its output: for each kind, or for all.
-VIEW, NO_NPY, NO_ZIP = "data/dataset_info.json", "is not an .npy file", "is not a zip file"
+VIEW, NO_NPY, NO_ZIP = "data/FOLDER/dataset_info.json", "is not an .npy file", "is not a zip file"
 LONG, FIELD = "longer than 16 MiB", "field larger than field limit"
 INDEX = "found/index/x.tfrecord-00001-of-00002.idx"
 CASES = {
     "a view": (VIEW, CHECKSUM, 0, "is up to date"),
     "a view, verified": (VIEW, "verify data", 1, "dataset_info.json: its bytes have changed"),
-    "rejects": ("data/REJECTS", CHECKSUM, 1, FAULTS),
-    "inputs": ("data/INPUTS", CHECKSUM, 0, "is up to date"),
+    "rejects": ("data/FOLDER/rejected.jsonl", "reshard data other --shards 1", 1, FAULTS),
+    "the record of a build": ("data/FOLDER/build.json", "prune data", 0, ""),
     "a shard": ("data/SHARD", "show data", 1, {**FAULTS, "hole": "the checksum of the record's length"}),
     "keys": ("keys", "remove data --keys keys", 1, FAULTS),
     "new labels": ("new.jsonl", "relabel data --labels new.jsonl", 1, {**NO_FILE, "hole": LONG}),
@@ -152,9 +150,7 @@ def test_a_manifest_that_is_not_a_small_file_is_refused_by_name(kind, command, f
 def test_no_file_that_others_may_write_hangs_a_command_or_fills_the_memory(kind, case, folder, run):
     path, command, status, text = CASES[case]
     manifest = read_manifest(folder / "data")
-    names = {"REJECTS": f"rejected-{manifest.build_id}.jsonl", "INPUTS": f"inputs-{manifest.build_id}.npz"}
-    for word, name in {**names, "SHARD": manifest.shards[0].path}.items():
-        path = path.replace(word, name)
+    path = path.replace("FOLDER", manifest.folder).replace("SHARD", manifest.shards[0].path)
     replaced(folder / path, kind)
     ended, output = run(command, folder)
     assert ended == (status if isinstance(status, int) else dict(zip(KINDS, status, strict=True))[kind]), (
@@ -196,7 +192,7 @@ def hostile(sound, tmp_path_factory):
     path = folder / "data" / manifest.shards[0].path
     index = f"0 {RECORD + 16}\n".encode()
     bomb(path)
-    (folder / "data" / companion(path.name, "idx")).write_bytes(index)
+    (folder / "data" / companion(manifest.shards[0].path, "idx")).write_bytes(index)
     document = json.loads((folder / "data" / "dataset.json").read_bytes())
     document["splits"]["train"]["shards"][0].update(
         num_bytes=path.stat().st_size,
@@ -220,18 +216,17 @@ def test_a_compressed_record_that_is_too_large_is_not_unpacked_by_adopt(tmp_path
 
 @pytest.mark.parametrize(
     "command",
-    ["show data", "verify data --deep", "export data parts --to parquet", "reshard data other --shards 1"],
+    [
+        "show data",
+        "load data",
+        "verify data --deep",
+        "export data parts --to parquet",
+        "reshard data other --compression none",
+    ],
 )
 def test_a_compressed_record_that_is_too_large_is_not_unpacked(command, hostile, run):
     status, output = run(command, hostile)
     assert (status, "more than a record can have" in output) == (1, True), output
-
-
-def test_the_loader_estimates_its_memory_without_a_compressed_record_that_is_too_large(hostile, programs):
-    options = "batch_size=1, image=loader.Image(size=(8, 8)), memory_budget='100GiB'"
-    code = LOAD.replace("next(iter(", "print((").replace("batch_size=2", options)
-    ended = programs.run(["-c", code], cwd=hostile, timeout=60)
-    assert (ended.returncode, "Dataset element_spec" in ended.stdout) == (0, True), ended.stderr
 
 
 def test_an_index_cannot_demand_a_record_that_is_too_large(tmp_path):
@@ -250,25 +245,6 @@ def test_an_index_has_a_limit_whatever_the_manifest_lists(folder):
     index, problems = read_index(folder / "data", shard)
     assert index is None
     assert f"has {HOLE} bytes; an index has at most " in str(problems[0])
-
-
-def test_inputs_have_a_limit_before_they_are_unpacked(folder, monkeypatch):
-    root = folder / "data"
-    build_id = read_manifest(root).build_id
-    assert len(read_inputs(root, build_id).keys) == 4
-    path = root / f"inputs-{build_id}.npz"
-    with np.load(path) as arrays:
-        np.savez_compressed(path, **{**arrays, "keys": np.zeros(100, np.uint8)})
-    # as many keys would be 100 bytes strings
-    assert read_inputs(root, build_id) is None
-    with np.load(path) as arrays:
-        np.savez_compressed(
-            path, **{**arrays, "keys": np.frombuffer(b"a\0b\0c\0" + b"d" * 100_000, np.uint8)}
-        )
-    assert len(read_inputs(root, build_id).keys) == 4
-    assert path.stat().st_size < 10_000
-    monkeypatch.setattr(inputs_file, "INPUTS", Limit("a list of inputs", 10_000))
-    assert read_inputs(root, build_id) is None
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device"])

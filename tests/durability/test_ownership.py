@@ -7,6 +7,7 @@ to a dataset, an unfinished build, or nothing; then each verb that writes runs.
 import os
 import random
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +19,8 @@ from tests.prep.derived import quiet
 from tests.tables import mostly_nightly
 from tfshards import prep
 from tfshards.prep import Arrays, adopt, build, export, generations, merge, prune, remove, repair, reshard
-from tfshards.prep.building.commit import complete_left
-from tfshards.schemas import BuildError, InputError, Manifest, TfshardsError, read_manifest
-from tfshards.schemas.build_area import RECORD_NAME, create
+from tfshards.prep.sources.staging_folder import make_staged
+from tfshards.schemas import BuildError, InputError, Manifest, TfshardsError
 
 pytestmark = pytest.mark.campaign
 
@@ -38,58 +38,67 @@ def built(out: Path, **options: object) -> Manifest:
 
 @pytest.fixture(scope="module")
 def starts(tmp_path_factory) -> dict[str, Path]:
-    """Folders in which commands begin: nothing, a dataset, three generations, an unfinished build."""
+    """Folders in which commands begin: nothing, a dataset, three generations, unfinished builds."""
     root = tmp_path_factory.mktemp("starts")
     (root / "nothing" / "data").mkdir(parents=True)
     built(root / "dataset" / "data")
     for seed in range(3):
         built(root / "generations" / "data", seed=seed, overwrite=True)
-    for name in ("unfinished", "unfinished and a dataset"):
-        if "dataset" in name:
-            built(root / name / "data")
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("tfshards.prep.building.commit.write_manifest", fail)
-            with pytest.raises(BuildError):
-                built(root / name / "data", seed=5, overwrite=True)
+    for name, step in STEPS.items():
+        built(root / f"{name}, and a dataset" / "data")
+        for out in (root / name / "data", root / f"{name}, and a dataset" / "data"):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(step, fail)
+                with pytest.raises(BuildError):
+                    built(out, seed=5, overwrite=True)
     return {path.name: path / "data" for path in root.iterdir()}
+
+
+# unfinished builds, by the steps that fail
+STEPS = {
+    "plans": "tfshards.prep.building.write.run_work",
+    "shards": "tfshards.prep.building.commit.finish",
+    "all but the manifest": "tfshards.prep.building.commit.put",
+    "a complete build": "tfshards.prep.building.commit.replace_if",
+}
 
 
 def fail(*_: object) -> None:
     raise OSError(28, "No space left on device")
 
 
-def names_near_ours(chance: random.Random, out: Path) -> str:
-    """Return the path of a file that tfshards could have written, but did not."""
+def names_near_ours(chance: random.Random, folders: list[str]) -> str:
+    """Return the path of a file that tfshards could have written, but did not.
+
+    ``folders`` are those that tfshards made, or would make. In these, files have names that no build gives.
+    """
     digits = "".join(chance.choices("0123456789abcdef", k=8))
-    if (out / "dataset.json").exists() and chance.random() < 0.3:
-        digits = read_manifest(out).build_id
     number = f"{chance.randrange(3):05d}-of-{chance.choice(['00002', '00003', '00001'])}"
-    shard = (
-        f"{chance.choice(['data', 'out', 'x'])}-{chance.choice(['train', 'val'])}-{digits}.tfrecord-{number}"
-    )
-    area = f".build/{chance.choice([digits, 'staged-' + digits, 'staged-x', 'obj'])}"
-    names = f"""{shard} index/{shard}.idx index/{shard}.labels index/{shard}.keys index/{digits}.txt
-        rejected-{digits}.jsonl
-        inputs-{digits}.npz labels.txt label.labels.txt dataset_info.json features.json
-        tfds/00000/dataset_info.json tfds/00001/labels.txt generations/{digits}.json generations/notes.txt
-        .dataset.json.{digits}{digits}.tmp index/.x.idx.{digits}{digits}.tmp .build/artifact.bin .build/job
-        {area}/{RECORD_NAME} {area}/placed.json {area}/shards/{shard} {area}/first/train-00000.done
-        {area}/stop"""
-    return chance.choice(names.split())
+    shard = f"{chance.choice(['data', 'out', 'x'])}-{chance.choice(['train', 'val'])}.tfrecord-{number}"
+    folder = chance.choice([digits, f"{digits}-2", "0" * 8 + "-0", ".", f".staged-{digits}", ".staged-x"])
+    names = f"""{shard} index/{shard}.idx index/{shard}.labels index/{shard}.keys rejected.jsonl removed.txt
+        labels.txt label.labels.txt dataset_info.json features.json build.json work/first/train-00000.done
+        work/final/train-00000.plan work/{shard}.{digits}{digits} export.json"""
+    mine = f"notes.txt index/notes.txt index/{shard} {shard}.idx work.txt photos/{shard} dataset.json.bak"
+    if chance.random() < 0.4:
+        return f"{chance.choice(folders)}/{chance.choice(mine.split())}"
+    if folder != "." and chance.random() < 0.1:
+        return f"{folder}/dataset.json"
+    return os.path.normpath(f"{folder}/{chance.choice([*names.split(), *mine.split()])}")
 
 
-def fill(chance: random.Random, out: Path, elsewhere: Path) -> None:
+def fill(chance: random.Random, out: Path, elsewhere: Path, folders: list[str]) -> None:
     """Add files of a user to a folder, and links to a folder elsewhere."""
     elsewhere.mkdir()
     (elsewhere / "precious.bin").write_bytes(b"precious")
     for _ in range(chance.randint(1, 4)):
-        path = out / names_near_ours(chance, out)
+        path = out / names_near_ours(chance, folders)
         in_the_way = [folder for folder in path.parents if folder.is_symlink() or folder.is_file()]
         if os.path.lexists(path) or in_the_way:
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(chance.choice([b"mine", b"{}", b'{"options": {}}', b"\0" * 12 + b"mine"]))
-    for name in (".build", "index", "generations", "tfds"):
+    for name in (chance.choice(folders), "index", ".staged-01234567", ".tfshards-lock"):
         if chance.random() < 0.06 and not os.path.lexists(out / name):
             (out / name).symlink_to(elsewhere)
 
@@ -110,7 +119,7 @@ def snapshot(*roots: Path) -> dict[Path, tuple[bytes | str, int]]:
 
 def commands(out: Path, inputs: Path, chance: random.Random):
     """Return every command that writes into a dataset or makes one, by name."""
-    known = [one.build_id for one in generations(out)] if (out / "dataset.json").exists() else ["00000000"]
+    known = [one.folder for one in generations(out)] if (out / "dataset.json").exists() else ["00000000"]
     return {
         "build": lambda: built(out, overwrite=chance.random() < 0.7, seed=chance.randrange(7)),
         "build again": lambda: built(out),
@@ -120,12 +129,11 @@ def commands(out: Path, inputs: Path, chance: random.Random):
         "append": lambda: prep.append(arrays(30), out, log=quiet),
         "remove": lambda: remove(out, ["3", "7"], log=quiet),
         "relabel": lambda: prep.relabel(out, {"5": "owl", "6": "owl"}, log=quiet),
-        "repair": lambda: repair(out, arrays()),
+        "repair": lambda: repair(out),
         "restore": lambda: prep.restore(out, chance.choice(known), log=quiet),
         "prune": lambda: prune(out),
         "adopt": lambda: adopt(out, overwrite=chance.random() < 0.5, log=quiet),
         "export into": lambda: export(inputs, out, to="webdataset", log=quiet),
-        "complete": lambda: complete_left(out),
     }
 
 
@@ -134,12 +142,13 @@ def commands(out: Path, inputs: Path, chance: random.Random):
 def test_no_file_that_tfshards_did_not_write_ever_changes(part, starts, tmp_path):
     chance = random.Random(f"{SEED} {part}")
     inputs = starts["dataset"]
+    folders = sorted({path.parent.name for start in starts.values() for path in start.glob("*/build.json")})
     done = refused = 0
     for number in range(NUM_FOLDERS // 4):
         root = tmp_path / str(number)
         out = Path(shutil.copytree(starts[chance.choice([*starts])], root / "data", symlinks=True))
         ours = {path.relative_to(out) for path in snapshot(out)}
-        fill(chance, out, root / "elsewhere")
+        fill(chance, out, root / "elsewhere", folders)
         theirs = {
             path: found
             for path, found in snapshot(out, root / "elsewhere").items()
@@ -163,65 +172,76 @@ def test_no_file_that_tfshards_did_not_write_ever_changes(part, starts, tmp_path
     assert min(done, refused) > NUM_FOLDERS // 40
 
 
-def test_a_shard_that_another_program_wrote_under_the_name_of_ours_is_kept(tmp_path):
+def test_a_folder_of_the_user_with_the_name_of_ours_is_kept(tmp_path):
     elsewhere = built(tmp_path / "a" / "data", seed=1)
-    built(tmp_path / "b" / "data")
-    for path in (elsewhere.shards[0].path, f"inputs-{elsewhere.build_id}.npz"):
-        theirs = tmp_path / "b" / "data" / path
-        theirs.write_bytes(b"mine")
-        with pytest.raises(InputError, match=f"{path} was not written by tfshards"):
-            built(tmp_path / "b" / "data", seed=1, overwrite=True)
-        assert theirs.read_bytes() == b"mine"
-        theirs.unlink()
-    # what was finished is kept
-    log: list[str] = []
-    assert built(tmp_path / "b" / "data", seed=1, overwrite=True, log=log.append) == elsewhere
-    assert "resuming the build: 2 of 2 shards finished" in log
+    out = tmp_path / "b" / "data"
+    built(out)
+    theirs = out / elsewhere.folder / elsewhere.shards[0].path.rpartition("/")[2]
+    theirs.parent.mkdir()
+    theirs.write_bytes(b"mine")
+    with raises(InputError, "foreign-file", path=str(theirs.parent)):
+        built(out, seed=1, overwrite=True)
+    assert [*theirs.parent.iterdir()] == [theirs]
+    assert theirs.read_bytes() == b"mine"
+    shutil.rmtree(theirs.parent)
+    assert built(out, seed=1, overwrite=True) == elsewhere
 
 
-def test_files_of_the_same_content_are_taken_over(tmp_path):
+def test_a_pointer_that_cannot_be_read_is_replaced_by_the_complete_build(tmp_path):
     made = built(tmp_path / "data")
     manifest = tmp_path / "data" / "dataset.json"
     manifest.write_bytes(manifest.read_bytes()[:-20])
+    shards = [(tmp_path / "data" / shard.path).stat() for shard in made.shards]
     assert built(tmp_path / "data", overwrite=True) == made
+    assert [(tmp_path / "data" / shard.path).stat() for shard in made.shards] == shards
 
 
-@pytest.mark.parametrize("name", [".build", "index", "generations", "tfds", "dataset.json"])
-def test_no_command_follows_a_link_out_of_the_folder(name, tmp_path):
-    out = tmp_path / "data"
-    built(out)
-    elsewhere = tmp_path / "elsewhere"
-    if (out / name).exists():
-        (out / name).rename(elsewhere)
+@pytest.mark.parametrize("name", ["", "index", "work", "dataset.json"])
+@pytest.mark.parametrize("ends", [False, True], ids=["complete", "unfinished"])
+def test_no_command_follows_a_link_out_of_the_folder(name, ends, tmp_path, starts):
+    out, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
+    shutil.copytree(starts["a complete build" if ends else "dataset"], out)
+    (folder,) = (path.parent for path in out.glob("*/build.json"))
+    linked = out / name if name == "dataset.json" else folder / name
+    if linked.exists():
+        linked.rename(elsewhere)
     else:
         elsewhere.mkdir()
-    (out / name).symlink_to(elsewhere)
-    before = snapshot(tmp_path)
-    for command in (lambda: built(out, seed=1, overwrite=True), lambda: prune(out), lambda: repair(out)):
-        with pytest.raises(InputError, match=f"{name} is a symbolic link"):
+    for lost in [*elsewhere.rglob("*.labels")][:1]:
+        lost.unlink()
+    linked.symlink_to(elsewhere)
+    before = snapshot(elsewhere)
+    for command in (
+        lambda: built(out, seed=5, overwrite=True),
+        lambda: built(out, overwrite=True),
+        lambda: repair(out),
+        lambda: prune(out),
+    ):
+        with suppress(InputError):
             command()
-    assert snapshot(tmp_path) == before
+        assert snapshot(elsewhere) == before
+    assert linked.is_symlink()
 
 
-def test_an_area_whose_record_was_torn_by_a_power_failure_is_ours(tmp_path):
+def test_a_staged_folder_whose_record_was_torn_by_a_power_failure_is_ours(tmp_path):
     out = tmp_path / "data"
-    area = out / ".build" / "12345678"
-    create(area)
-    whole = (area / RECORD_NAME).read_bytes()
+    area = out / ".staged-12345678"
+    make_staged(area)
+    whole = (area / "build.json").read_bytes()
     for torn in (b"", whole[:20], bytes(len(whole)), whole[:9] + bytes(40)):
-        (area / RECORD_NAME).write_bytes(torn)
+        (area / "build.json").write_bytes(torn)
         built(out)
-        assert not (out / ".build").exists()
+        assert not area.exists()
         shutil.rmtree(out)
-        create(area)
+        make_staged(area)
     for other in (b"mine", whole[:20] + b"mine", bytes(9) + b"x"):
-        (area / RECORD_NAME).write_bytes(other)
-        with raises(InputError, "foreign-file"):
+        (area / "build.json").write_bytes(other)
+        with raises(InputError, "folder-not-empty", a_file=area.name):
             built(out)
     # with anything else in it, a record that is not whole proves nothing
-    (area / RECORD_NAME).write_bytes(whole[:20])
+    (area / "build.json").write_bytes(whole[:20])
     (area / "mine").touch()
-    with raises(InputError, "foreign-file"):
+    with raises(InputError, "folder-not-empty", a_file=area.name):
         built(out)
 
 

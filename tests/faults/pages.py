@@ -5,9 +5,9 @@ RUN = "tests/surface/test_pages.py::test_the_code_of_a_section_runs_and_has_its_
 FAULTS = [
     (
         "show prints one example too many",
-        "prep/cli/show.py",
-        "islice(examples(args.dataset, args.key), count)",
-        "islice(examples(args.dataset, args.key), count + 1)",
+        "prep/verification/show.py",
+        "size = min(count, manifest",
+        "size = min(count + 1, manifest",
         f"{RUN}[how-to: How do I look at a dataset?]",
     ),
     (

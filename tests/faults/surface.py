@@ -20,6 +20,13 @@ FAULTS = [
         f"{REFUSALS}::test_verify_reports_damage_on_standard_output_with_status_1",
     ),
     (
+        "a repair that leaves damage exits with 0",
+        "prep/cli/verify.py",
+        "report = repair(args.dataset)\n    return Result.of(report, 0 if report else 1)",
+        "report = repair(args.dataset)\n    return Result.of(report)",
+        f"{REFUSALS}::test_a_repair_rebuilds_what_follows_and_prints_the_command_for_the_rest",
+    ),
+    (
         "diff exits with 0 where datasets differ",
         "prep/cli/show.py",
         "0 if found.is_same else 1",
@@ -42,9 +49,9 @@ FAULTS = [
     ),
     (
         "a build writes into a folder of somebody else",
-        "prep/building/output_state.py",
-        "    if state.is_foreign:\n",
-        "    if False:\n",
+        "prep/building/state.py",
+        "    if state.other and not",
+        "    if False and not",
         OWNED,
     ),
     (

@@ -122,7 +122,8 @@ FAULTS = [
         "prune deletes files that are named like shards",
         "prep/building/prune.py",
         "    sizes = file_sizes(folder, found)\n",
-        '    found |= {path.name: None for path in folder.glob("*/*.tfrecord-*") if path.name not in needed}\n'
+        '    found |= {path.name: None for path in folder.glob("*/*.tfrecord-*")\n'
+        "              if path.name not in needed}\n"
         "    sizes = file_sizes(folder, found)\n",
         VERBS,
     ),

@@ -1,12 +1,15 @@
 """The result of a build: the same bytes with any runner, and what makes another build."""
 
+import shutil
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 from PIL import Image
 
 from tests.errors import raises
 from tfshards.prep import Arrays, ImageFolder, ImageOptions, Options
-from tfshards.schemas import BuildError, OptionsError
+from tfshards.schemas import BuildError, InputError, OptionsError
 
 ANY_REJECTS = Options(max_rejected=1)
 
@@ -91,3 +94,17 @@ def test_a_much_larger_dataset_is_explained(options, is_explained, tmp_path, qui
         photo.save(tmp_path / "photos" / f"{number}.jpg", quality=80, exif=exif)
     quiet_build(ImageFolder(tmp_path / "photos", ImageOptions(**options)), tmp_path / "out")
     assert len([line for line in log if "jpeg_quality=95" in line]) == is_explained, log
+
+
+@pytest.mark.parametrize(
+    ("options", "fits"), [({}, False), ({"resize": "short=8"}, True), ({"format": "jpeg"}, True)]
+)
+def test_a_disk_is_full_only_for_images_that_stay_as_they_are(
+    options, fits, image_folder, tmp_path, quiet_build, monkeypatch
+):
+    source = ImageFolder(image_folder(with_rejects(20, 0)), images=ImageOptions(**options))
+    usage = shutil.disk_usage(tmp_path)
+    # a full disk cannot be arranged here
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1000))
+    with nullcontext() if fits else raises(InputError, "disk-full", what="the dataset", free=1000):
+        quiet_build(source, tmp_path / "out")

@@ -42,14 +42,16 @@ def test_examples_as_json_have_numbers_text_and_what_images_are(small_folder, mo
 
 # The first thread of each command starts, but none of those that it starts: the system refuses such stacks.
 ONE_THREAD = """
+import sys
 import threading
 start = threading.Thread.start
 def once(thread):
     start(thread)
     threading.stack_size(1 << 47)
 threading.Thread.start = once
-from tfshards.prep.cli.main import main
-raise SystemExit(main(["build", "arrays", "x.npy", "new", "--", "--direct_num_workers=1"]))
+from tfshards.prep.cli.main import entry
+sys.argv = ["tfshards", "build", "arrays", "x.npy", "new", "--", "--direct_num_workers=1"]
+entry()
 """
 
 

@@ -3,9 +3,11 @@
 import os
 from functools import partial
 
+import numpy as np
 import pytest
 
 from tests.errors import raises
+from tfshards.prep import Arrays, reshard
 from tfshards.prep.engines.table import find_run
 from tfshards.schemas import BuildError, InputError
 
@@ -68,6 +70,18 @@ def test_a_worker_that_does_not_see_the_folder_is_refused(run, tmp_path):
         run(work_of(note, tmp_path / "out"), *options)
     assert str(tmp_path / "out") in str(failed.value)
     assert not list((tmp_path / "out").iterdir())
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can hide a folder from a worker")
+def test_a_worker_that_does_not_see_the_dataset_to_reshard_is_refused(endpoint, tmp_path, quiet_build):
+    root, out = tmp_path / "data", tmp_path / "out"
+    quiet_build(Arrays({"x": np.arange(4)}), root)
+    with worker_pool(tmp_path / "pool", wrapper=HIDE.format(folder=root)) as options:
+        args = ["--runner=PortableRunner", f"--job_endpoint={endpoint}", *options]
+        with raises(BuildError, "worker-unfit") as failed:
+            reshard(root, out, shards=2, beam_args=args, log=lambda _: None)
+    assert str(root) in str(failed.value)
+    assert not [*out.rglob("*.tfrecord-*")]
 
 
 def test_a_worker_without_tfshards_is_reported(run, tmp_path):

@@ -8,6 +8,7 @@ import pytest
 
 from tests.pictures import write
 from tests.surface.command import refused, run, run_json, snapshot
+from tfshards.prep import verify
 from tfshards.schemas import read_manifest
 
 IMAGES = "build images photos new"
