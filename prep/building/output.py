@@ -20,7 +20,7 @@ from tfshards.schemas.names import MANIFEST_NAME, name_fault
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.any_path import absolute_name, is_inside, on_disk
 from tfshards.schemas.storage.locking import locked
-from tfshards.schemas.storage.verbs import exists, missing_folders, sync, write
+from tfshards.schemas.storage.verbs import missing_folders, sync, write
 
 _COPY_BYTES = 8 << 20
 
@@ -93,8 +93,7 @@ def existing_folder(folder: AnyPath) -> Iterator[None]:
             # otherwise a power failure may lose the whole dataset after its commit
             sync(*(path.parent for path in reversed(created)))
         except OSError as error:
-            with suppress(OSError):
-                check_usable(OutputState(folder, is_file=exists(folder) and not folder.is_dir()))
+            check_usable(inspect_output(folder))
             raise InputError("output-unwritable", folder=folder, why=error.strerror) from None
         yield
 

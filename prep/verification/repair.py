@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterator, Mapping
 from tfshards.prep.progress.lines import Log, report_line, takes_log
 from tfshards.prep.records.frames import RecordError
 from tfshards.prep.records.shard_file import scan_shard
-from tfshards.prep.sources.staging_folder import remove_staged, unfinished_in
+from tfshards.prep.sources.staging_folder import record_text, remove_staged, unfinished_in
 from tfshards.prep.verification.report import RepairReport
-from tfshards.prep.verification.verify import copy_digest, verify
+from tfshards.prep.verification.verify import copy_digest, folders_of, verify
 from tfshards.prep.views.files import view_files
 from tfshards.prep.writing.build_folder import BuildFolder, is_owned
 from tfshards.schemas import Manifest, read_manifest
@@ -79,6 +79,11 @@ def _rebuilt(folder: AnyPath, manifest: Manifest, damaged: Collection[str]) -> I
             yield from known(companions, shard.companion_digests)
     views = {f"{manifest.folder}/{name}": data for name, data in view_files(manifest).items()}
     yield from known(views, manifest.views)
+    for build in folders_of(folder, manifest):
+        record, written = f"{build.name}/{RECORD_NAME}", build.manifest()
+        if record in damaged and written is not None and written.folder == build.name:
+            # without the stamps of its inputs: the next build compares its content
+            yield record, record_text(build.name, written.options)
     copy = {f"{manifest.folder}/{MANIFEST_NAME}": read_whole(folder / MANIFEST_NAME, MANIFEST)}
     yield from known(copy, copy_digest(folder, manifest))
 
@@ -88,7 +93,8 @@ def _replace(dataset: AnyPath, path: str, data: bytes) -> bool:
     target, build = dataset / path, BuildFolder(dataset, path.partition("/")[0])
     if target.parent.is_symlink():
         return False
-    if not is_owned(build.root) and not (target.parent / RECORD_NAME).is_file():
+    is_record = target.name == RECORD_NAME
+    if not (is_record or is_owned(build.root) or (target.parent / RECORD_NAME).is_file()):
         return False
     make_folder(target.parent)
     with unfinished_in(dataset) as unfinished:

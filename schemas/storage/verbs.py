@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from tfshards.schemas.digests import NUM_LAST_BYTES
 from tfshards.schemas.errors import InputError
+from tfshards.schemas.storage.any_path import is_remote
 from tfshards.schemas.storage.faults import ChangedError, as_os_errors
 from tfshards.schemas.storage.listing import RemoteStatus, abort_uploads
 from tfshards.schemas.storage.reader import in_flight
@@ -58,6 +59,11 @@ def ranges_of(path: AnyPath, ranges: Iterable[tuple[int, int]]) -> Iterator[byte
         for start, end in ranges:
             file.seek(start)
             yield read_gradually(file, end - start)
+
+
+def may_pass(path: AnyPath | str | bytes, error: OSError) -> bool:
+    """Return whether reading may succeed later: the connection to a store failed, or the store itself."""
+    return is_remote(path) and error.errno not in (errno.ENOENT, errno.EACCES)
 
 
 def read_once(path: AnyPath, tick: Callable[[int], object] | None = None) -> tuple[int, str, str]:

@@ -190,3 +190,16 @@ def test_the_command_line_prints_what_was_rebuilt_and_what_is_left(dataset):
     assert len(found["remedies"]) == 1
     assert run(f"verify {dataset} --repair").out.splitlines()[-1] == found["remedies"][0]
     assert run(f"verify {dataset} --repair --deep").status == 2
+
+
+def test_a_record_that_does_not_show_whose_folder_it_is_in_is_written_again(dataset, photos, quiet_build):
+    folder = read_manifest(dataset).folder
+    record = dataset / folder / "build.json"
+    record.write_bytes(record.read_bytes().replace(b"tfshards build", b"tfshardz build"))
+    assert [problem.place for problem in verify(dataset).problems] == [f"{folder}/build.json"]
+    assert repair(dataset)
+    assert verify(dataset)
+    before = {path: path.stat().st_ino for path in (dataset / folder).rglob("*.tfrecord-*")}
+    # its inputs count as changed, since their times are not known any more
+    build(quiet_build, photos, dataset, compression=read_manifest(dataset).compression)
+    assert {path: path.stat().st_ino for path in (dataset / folder).rglob("*.tfrecord-*")} == before
