@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from tfshards.prep.progress.lines import Log, report_line, takes_log
 from tfshards.prep.records.frames import RecordError
 from tfshards.prep.records.shard_file import scan_shard
-from tfshards.prep.sources.staging_folder import record_text, remove_staged, unfinished_in
+from tfshards.prep.sources.staging_folder import remove_staged, unfinished_in
 from tfshards.prep.verification.report import RepairReport
 from tfshards.prep.verification.verify import copy_digest, folders_of, verify
 from tfshards.prep.views.files import view_files
@@ -79,11 +79,6 @@ def _rebuilt(folder: AnyPath, manifest: Manifest, damaged: Collection[str]) -> I
             yield from known(companions, shard.companion_digests)
     views = {f"{manifest.folder}/{name}": data for name, data in view_files(manifest).items()}
     yield from known(views, manifest.views)
-    for build in folders_of(folder, manifest):
-        record, written = f"{build.name}/{RECORD_NAME}", build.manifest()
-        if record in damaged and written is not None and written.folder == build.name:
-            # without the stamps of its inputs: the next build compares its content
-            yield record, record_text(build.name, written.options)
     copy = {f"{manifest.folder}/{MANIFEST_NAME}": read_whole(folder / MANIFEST_NAME, MANIFEST)}
     yield from known(copy, copy_digest(folder, manifest))
 
@@ -93,8 +88,7 @@ def _replace(dataset: AnyPath, path: str, data: bytes) -> bool:
     target, build = dataset / path, BuildFolder(dataset, path.partition("/")[0])
     if target.parent.is_symlink():
         return False
-    is_record = target.name == RECORD_NAME
-    if not (is_record or is_owned(build.root) or (target.parent / RECORD_NAME).is_file()):
+    if not is_owned(build.root) and not (target.parent / RECORD_NAME).is_file():
         return False
     make_folder(target.parent)
     with unfinished_in(dataset) as unfinished:
@@ -105,7 +99,11 @@ def _replace(dataset: AnyPath, path: str, data: bytes) -> bool:
 
 def _remedies(name: str, dataset: AnyPath, manifest: Manifest, left: Collection[str]) -> Iterator[str]:
     """Yield how to repair damaged files, a line for each folder of a build that holds some."""
-    folders = {path.partition("/")[0] for path in manifest.data_paths if path in left}
+    paths = [
+        *manifest.data_paths,
+        *(f"{build.name}/{RECORD_NAME}" for build in folders_of(dataset, manifest)),
+    ]
+    folders = {path.partition("/")[0] for path in paths if path in left}
     if folders and not manifest.folder:
         yield "copy the damaged TFRecord files from where they came from, and repeat 'tfshards adopt'"
         return

@@ -63,13 +63,6 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
         f"{_CRASHES}[build other options]",
     ),
     (
-        "shards of inputs that changed since are taken for finished",
-        "prep/building/write.py",
-        "one.plan == plans[shard].whole}\n            # The file",
-        "one.content}\n            # The file",
-        f"{_OTHERS}[build images]",
-    ),
-    (
         "finished shards are not compared with their digests",
         "schemas/storage/verbs.py",
         "return all(file_digest(folder / name) == digest for name, digest in digests.items())",
@@ -132,13 +125,6 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
         "            path.store.put(path.key, data, mode=mode, use_multipart=False)\n",
         "            path.store.put(path.key, data, use_multipart=False)\n",
         f"{_OVERTAKEN}[build table]",
-    ),
-    (
-        "a staged folder in a store loses its record first",
-        "schemas/storage/verbs.py",
-        '    kept = (folder / last).key if last else ""\n',
-        '    kept = ""\n    folder.delete([(folder / last).key])\n',
-        f"{_REQUESTS}[build images]",
     ),
     (
         "files are not synced",
