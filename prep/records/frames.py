@@ -339,7 +339,7 @@ def _together(
     gaps = starts[1:] - ends[:-1]
     is_far = (gaps < 0) | (gaps >= num_bytes >> 6)
     # what is read at once fits into memory
-    is_far |= np.diff(ends // num_bytes) > 0
+    is_far |= np.diff((ends - starts[:1] - 1) // num_bytes) > 0
     cuts = [0, *(np.flatnonzero(is_far) + 1).tolist(), len(starts)] if len(starts) else []
     ranges = [(int(starts[first]), int(ends[last - 1])) for first, last in pairwise(cuts)]
     for (first, last), data in zip(pairwise(cuts), _bytes_of(path, compression, ranges), strict=True):

@@ -201,6 +201,6 @@ def test_a_record_that_does_not_show_whose_folder_it_is_in_is_named(dataset):
     (dataset / record).write_bytes(damaged)
     assert [problem.place for problem in verify(dataset).problems] == [record]
     report = repair(dataset)
-    assert (report.repaired, [problem.place for problem in report.left]) == ((), [record])
+    assert (report.repaired, [problem.place for problem in report.problems]) == ((), [record])
     assert "build.json" in report.remedies[0]
     assert (dataset / record).read_bytes() == damaged

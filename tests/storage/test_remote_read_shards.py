@@ -22,7 +22,7 @@ def test_a_dataset_in_a_bucket_is_read_by_few_large_requests(tmp_path, upload, p
     url = upload(root)
     expected = [(f"{number:03}", {"number": np.int64(number)}) for number in range(500)]
     read(prep.ReadShards(url), check=lambda found: assert_same(found, expected))
-    monkeypatch.setattr(frames, "_PART_RECORDS", 100)
+    monkeypatch.setattr(frames, "range_bytes", lambda _: 100 * FRAME)
     read_shards._index.cache_clear()
     before = len(proxy.requests)
     assert_same(all_of(url, num_bytes=8_000), expected)
