@@ -35,7 +35,7 @@ from tfshards.schemas import (
     Totals,
 )
 from tfshards.schemas.digests import bytes_digest
-from tfshards.schemas.index import IntArray, keys_bytes, keys_path, labels_bytes, labels_path
+from tfshards.schemas.index import keys_bytes, keys_path, labels_bytes, labels_path
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest_file import is_manifest
 from tfshards.schemas.names import MANIFEST_NAME, RECORD_NAME, name_fault
@@ -112,8 +112,8 @@ def adopt(
         what = "is a file" if folder.exists() else "does not exist"
         raise InputError("adopt-not-a-folder", folder=folder, what=what)
     named = name or absolute_name(folder)
-    if fault := name_fault(named):
-        raise InputError("adopt-folder-name", fault=fault)
+    if reason := name_fault(named):
+        raise InputError("adopt-folder-name", fault=reason)
     with locked(folder) as note:
         report_warning(*filter(None, [note]))
         remove_staged(folder)
