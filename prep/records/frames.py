@@ -48,6 +48,7 @@ def parse_header(header: bytes) -> int | None:
 _BUFFER_BYTES = 1 << 20
 # The most records that are read and checked together.
 _PART_RECORDS = 1 << 12
+_MOST_FRAME_BYTES = FRAME_OVERHEAD + MAX_RECORD_BYTES
 _OTHER_LENGTH = "the checksum of the record's length does not match"
 _OTHER_DATA = "the checksum of the record's data does not match"
 _REST_IS_LOST = "; the records after it cannot be located"
@@ -221,6 +222,8 @@ class FrameReader:
     def read(self, record: int) -> tuple[bytes, bytes]:
         """Return the frame of a record, and its last 4 bytes; raise RecordError if it is damaged."""
         offset, length = self._offsets[record], self._lengths[record]
+        if length > _MOST_FRAME_BYTES:
+            raise RecordError(self._path, record, offset, _too_long(length - FRAME_OVERHEAD))
         try:
             if offset != self._at:
                 self._file.seek(offset)
@@ -325,7 +328,9 @@ def _contents(
 ) -> Iterator[tuple[_Part, bytes]]:
     """Yield some frames together and their bytes, which are fewer where the file ends or is damaged."""
     parts = [*_parts(index, start, stop, range_bytes(path))]
-    ranges = [(part.offset, part.offset + sum(part.lengths)) for part in parts]
+    # of a record that is too long nothing is read
+    num_bytes = [0 if max(part.lengths) > _MOST_FRAME_BYTES else sum(part.lengths) for part in parts]
+    ranges = [(part.offset, part.offset + size) for part, size in zip(parts, num_bytes, strict=True)]
     return zip(parts, _bytes_of(path, compression, ranges), strict=True)
 
 

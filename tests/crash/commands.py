@@ -166,7 +166,6 @@ COMMANDS: dict[str, Command] = {
         before=(_IMAGES,),
         change=_damaged_index,
         makes="repair",
-        is_remote=False,
     ),
     **{
         f"export to {name}": Command(

@@ -1,6 +1,8 @@
 """Faults of what judges files that nobody may trust."""
 
 CHECKS, INDEX, NAMES = "prep/verification/checks.py", "schemas/index.py", "schemas/names.py"
+REPAIR, VERIFY = "prep/verification/repair.py", "prep/verification/verify.py"
+REPAIRS = "tests/prep/test_repair.py"
 DAMAGES, MANIFEST, RECORDS = (
     "tests/surface/test_damages.py",
     "tests/schemas/test_manifest.py",
@@ -26,7 +28,7 @@ FAULTS = [
     (
         "verify compares no length of a record with the index",
         CHECKS,
-        "if index is not None and length != index.lengths[frame.number]:",
+        "if lengths is not None and length != lengths[frame.number]:",
         "if False:",
         NAMED,
     ),
@@ -45,11 +47,46 @@ FAULTS = [
         NAMED,
     ),
     (
-        "rejected inputs are not compared",
-        CHECKS,
-        "return [] if sound else [Problem(path, OTHER_BYTES)]",
-        "return []",
+        "rejected inputs and views are not compared",
+        VERIFY,
+        "{**manifest.other_digests, **copy_digest(folder, manifest)}",
+        "copy_digest(folder, manifest)",
         NAMED,
+    ),
+    (
+        "the manifest in the folder of the build is not compared",
+        VERIFY,
+        "{**manifest.other_digests, **copy_digest(folder, manifest)}",
+        "manifest.other_digests",
+        NAMED,
+    ),
+    (
+        "a damaged header hides the records after it",
+        "prep/records/frames.py",
+        "if stated not in (None, len(found) - FRAME_OVERHEAD):",
+        "if stated != len(found) - FRAME_OVERHEAD:",
+        f"{RECORDS}::test_a_damaged_frame_hides_no_other_one",
+    ),
+    (
+        "a file is replaced by one without its digest",
+        REPAIR,
+        "if path in damaged and bytes_digest(data) == digests.get(path):",
+        "if path in damaged:",
+        f"{REPAIRS}::test_a_file_whose_digest_is_not_that_of_what_follows_stays",
+    ),
+    (
+        "a repair writes into a folder of somebody else",
+        REPAIR,
+        "if not is_owned(build.root) and not (target.parent / RECORD_NAME).is_file():",
+        "if False:",
+        f"{REPAIRS}::test_nothing_is_written_into_a_folder_that_tfshards_did_not_make",
+    ),
+    (
+        "what restores the newest generation is not named",
+        REPAIR,
+        "if folder == manifest.folder else",
+        "if folder else",
+        f"{REPAIRS}::test_shards_of_an_earlier_build_are_repaired_by_it_and_the_newest_is_restored",
     ),
     (
         "images are not decoded",
@@ -75,8 +112,8 @@ FAULTS = [
     (
         "a shard may have the path of an index",
         NAMES,
-        'if "index" in parts or parts[0]',
-        "if parts[0]",
+        'if "index" in parts or _RESERVED',
+        "if _RESERVED",
         f"{MANIFEST}::test_contradictory_fields_are_reported",
     ),
 ]
