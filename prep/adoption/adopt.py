@@ -204,15 +204,15 @@ def _write(
 ) -> None:
     """Write companions, into folders that show that tfshards made them, and then the manifest.
 
-    If a companion of the old dataset changes, such as labels, its manifest is removed before: it would name
-    files of the new one. A call that ends there leaves a folder without a manifest, as before it was adopted.
+    If a companion of the old dataset changes, such as labels, the old manifest is removed first, since it
+    would name new files. A call that is killed then leaves a folder that is yet to be adopted.
     """
     folder, pointer, replaced = state.folder, state.folder / MANIFEST_NAME, state.version
     text = manifest.to_text().encode("ascii")
     check_readable(text, pointer)
     is_same = each(folder, lambda path: _content(folder / path) == companions[path], companions)
     changed = [path for path, same in zip(companions, is_same, strict=True) if not same]
-    named = {path for shard in (state.manifest.shards if state.manifest else ()) for path in shard.files}
+    named = {*state.manifest.data_paths} if state.manifest else set[str]()
     # also what a killed call has left
     named |= {companion(path) for path in chosen.paths for companion in (labels_path, keys_path)}
     stale = sorted((named & chosen.companions) - companions.keys())

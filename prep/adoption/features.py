@@ -21,7 +21,6 @@ from tfshards.schemas.keys import hash_array, hash_key
 from tfshards.schemas.storage import AnyPath
 
 _LABEL_NAMES = re.compile(r"(?:.*/)?(?:label|class)")
-_WIRES: Mapping[type, str] = {bytes: "bytes", int: "int64", float: "float"}
 _IN_WORDS = {"bytes": "byte strings", "int64": "integers", "float": "floats"}
 # Bits of what an element is: an image, in color, of 16 bits.
 _IMAGE, _COLOR, _DEEP = 1, 2, 4
@@ -101,13 +100,12 @@ def _values_of(data: bytes) -> dict[str, tuple[str, Decoded]]:
     if spans := single_lists(data):
         return {name: (span[0], single_values(data, *span)) for name, span in spans.items()}
     parsed = ParsedExample(data)
-    values, empty = parsed.values(), parsed.empty_wires()
     others = [tag >> 3 for tag, *_ in fields(data, 0, len(data)) if tag >> 3 != 1]
-    if others or not values:
+    if others or not parsed.names:
         what = f"has a field {others[0]}" if others else "has no features"
         what = "is a tf.train.SequenceExample" if others[:1] == [2] else what
         raise ValueError(f"{what}, but only tf.train.Example with features can be adopted: {_ELSE}")
-    return {name: (_WIRES[type(each[0])] if each else empty[name], each) for name, each in values.items()}
+    return {name: parsed.typed(name) for name in parsed.names}
 
 
 def infer(

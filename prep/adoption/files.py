@@ -41,22 +41,19 @@ class ChosenFiles:
     Attributes:
         splits: the paths of the files of each split, in order.
         compression: the compression of all of them.
-        companions: the paths of what may be companions of shards, since an earlier call.
+        indexes: the paths of the folders of their companions.
+        companions: the paths of what is in these folders.
     """
 
-    splits: Mapping[str, tuple[str, ...]]
+    splits: Mapping[str, Sequence[str]]
     compression: Compression
+    indexes: Sequence[str]
     companions: frozenset[str]
 
     @property
     def paths(self) -> list[str]:
         """The paths of all splits."""
         return [path for paths in self.splits.values() for path in paths]
-
-    @property
-    def indexes(self) -> list[str]:
-        """The paths of the folders of their companions."""
-        return sorted({index_path(path).rpartition("/")[0] for path in self.paths})
 
 
 def choose_files(root: AnyPath, globs: Mapping[str, str]) -> ChosenFiles:
@@ -65,8 +62,8 @@ def choose_files(root: AnyPath, globs: Mapping[str, str]) -> ChosenFiles:
     These are the files that hold records, and those that should by their names: ``*.tfrecord`` or similar, or
     numbered together with a file that holds records. Hidden names and links to folders are skipped.
     """
-    paths = sorted(path for path in sizes_below(root) if not any(map(_is_hidden, path.split("/"))))
-    companions = frozenset(filter(_is_companion, paths))
+    paths = sorted(path for path in sizes_below(root) if "/." not in f"/{path}")
+    companions = set(filter(_is_companion, paths))
     others = [path for path in paths if path != MANIFEST_NAME and path not in companions]
     # of many objects, the first bytes are requested at the same time
     forms = dict(zip(others, each(root, lambda path: _form(root / path), others), strict=True))
@@ -76,9 +73,13 @@ def choose_files(root: AnyPath, globs: Mapping[str, str]) -> ChosenFiles:
         for path, form in forms.items()
         if form in _RECORDS or _TFRECORD_NAME.search(path.rpartition("/")[2]) or _series_of(path) in series
     ]
-    if not candidates:
+    unfilled = [path for path in candidates if forms[path] == "no records"]
+    left = [path for path in candidates if forms[path] != "no records"]
+    if not left:
         raise InputError("adopt-no-files", root=root, num_files=len(forms))
-    splits = _splits_by_glob(candidates, globs) if globs else _splits_by_name(candidates)
+    for path in unfilled:
+        report_warning(f"{path} holds no records and is skipped")
+    splits = _splits_by_glob(left, globs) if globs else _splits_by_name(left)
     chosen = sorted(path for paths in splits.values() for path in paths)
     if problems := [Problem(path, fault) for path in chosen if (fault := _fault(root, path, forms[path]))]:
         raise FormatError(f"{root} cannot be adopted, nothing was written", problems)
@@ -87,25 +88,16 @@ def choose_files(root: AnyPath, globs: Mapping[str, str]) -> ChosenFiles:
         if not globs:
             raise InputError("adopt-files-missing", root=root, message=message)
         report_warning(message)
-    of_form = {form: [path for path in chosen if forms[path] == form] for form in (*_RECORDS, "no records")}
-    plain, gzip = of_form["none"], of_form["gzip"]
+    gzip, plain = ([path for path in chosen if forms[path] == form] for form in ("gzip", "none"))
     if gzip and plain:
         raise InputError(
             "adopt-compressions-mixed", num_gzip=len(gzip), gzip=gzip[0], num_plain=len(plain), plain=plain[0]
         )
-    for path in of_form["no records"]:
-        report_warning(f"{path} holds no records and is skipped")
-    if skipped := sorted({*forms} - {*chosen}):
+    if skipped := sorted({*forms} - {*chosen, *unfilled}):
         report_line(f"{counted(len(skipped), 'other file')} skipped: {listed(skipped, _SHOWN)}")
-    kept = {
-        name: tuple(path for path in paths if forms[path] != "no records") for name, paths in splits.items()
-    }
-    kept = {name: paths for name, paths in kept.items() if paths}
-    return ChosenFiles(kept, "gzip" if gzip else "none", companions)
-
-
-def _is_hidden(part: str) -> bool:
-    return part.startswith(".")
+    indexes = sorted({index_path(path).rpartition("/")[0] for path in chosen})
+    inside = frozenset(path for path in companions if path.rpartition("/")[0] in indexes)
+    return ChosenFiles(splits, "gzip" if gzip else "none", indexes, inside)
 
 
 def _is_companion(path: str) -> bool:

@@ -122,7 +122,9 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
     (
         "adopt changes labels that the pointer names",
         "prep/adoption/adopt.py",
-        "            delete(folder, [MANIFEST_NAME])\n            sync(folder)\n            replaced = None\n",
+        "            delete(folder, [MANIFEST_NAME])\n"
+        "            sync(folder)\n"
+        "            replaced = None\n",
         "            pass\n",
         f"{_CRASHES}[adopt with other labels]",
     ),
