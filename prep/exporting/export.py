@@ -159,14 +159,17 @@ def export(
         report_warning(*filter(None, [note]))
         _claim(chosen)
         files = [*(part.path for part in parts), *([LABELS_NAME] if schema.class_names else [])]
+        folders = {(folder / path).parent for path in files} | {folder}
         missing = [part for part in parts if not (folder / part.path).exists()]
         if missing or not (folder / files[-1]).exists():
             with staged_folder(folder) as work:
                 _write(replace(chosen, work=folder / work.name), missing, run)
+                # before the record of the staged files is removed
+                sync(*folders)
         else:
             report_line(f"{folder} holds this export already")
-        # also what a killed run has named
-        sync(*{(folder / path).parent for path in files}, folder)
+            # what a killed run has named
+            sync(*folders)
         sizes = {path: (folder / path).stat().st_size for path in files}
     return Export(str(folder), to, manifest.num_examples, sizes, len(parts) - len(missing), len(parts))
 
