@@ -79,6 +79,14 @@ def _only_shards(files: Files) -> Files:
     return {f"data/x.tfrecord-{n:05d}-of-{len(shards):05d}": data for n, data in enumerate(shards)}
 
 
+def _with_staged(files: Files) -> Files:
+    """Add staged files of a killed command, whose record is neither the first nor the last name."""
+    folder = ".staged-01234567"
+    record = json.dumps({"format": "tfshards build, version 1", "folder": folder}).encode("ascii")
+    staged = {"build.json": record, "a": b"1", "c/d": b"2", "e": b"3"}
+    return {**_only_shards(files), **{f"data/{folder}/{name}": data for name, data in staged.items()}}
+
+
 def _adopted(files: Files) -> Files:
     """Keep the TFRecord files of a dataset, and adopt them."""
     with tempfile.TemporaryDirectory() as folder:
@@ -177,7 +185,7 @@ COMMANDS: dict[str, Command] = {
         )
         for name in ("WebDataset", "Parquet")
     },
-    "adopt": Command(line="adopt OUT/data", before=(_IMAGES,), change=_only_shards, is_remote=False),
+    "adopt": Command(line="adopt OUT/data", before=(_IMAGES,), change=_with_staged, is_remote=False),
     "adopt with other labels": Command(
         line="adopt OUT/data --label x --overwrite",
         before=(_ARRAYS,),
