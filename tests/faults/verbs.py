@@ -23,8 +23,8 @@ FAULTS = [
     (
         "relabel leaves the file of labels as it was",
         "prep/deriving/stored.py",
-        "labels[[*old.labels]] = [*old.labels.values()]",
-        "labels[[*old.labels]] = labels[[*old.labels]]",
+        "map(old.labels.get, records.tolist(), old_labels) if old.labels",
+        "old_labels if old.labels",
         VERBS,
     ),
     (
@@ -172,15 +172,15 @@ FAULTS = [
     (
         "the labels of copied records are those of the records before them",
         "prep/deriving/stored.py",
-        "labels[record] if",
-        "labels[max(0, record - 1)] if",
+        "labels[records].tolist()",
+        "labels[np.maximum(records - 1, 0)].tolist()",
         VERBS,
     ),
     (
         "the keys of copied records are those of the records before them",
         "prep/deriving/stored.py",
-        "keys[record] if",
-        "keys[max(0, record - 1)] if",
+        "map(keys.__getitem__, records.tolist())",
+        "map(keys.__getitem__, np.maximum(records - 1, 0).tolist())",
         VERBS,
     ),
     (
