@@ -15,7 +15,7 @@ from tfshards.prep.deriving.derive import Derived, Examples, NewSplit, commit_ne
 from tfshards.prep.deriving.joining import with_rejects
 from tfshards.prep.deriving.layout import kept_layout, whole_layout
 from tfshards.prep.deriving.removed import Removed, removed_text
-from tfshards.prep.deriving.stored import OldShard, Origin, damage_named
+from tfshards.prep.deriving.stored import OldShard, Origin, damage_named, labels_of
 from tfshards.prep.engines.table import Work
 from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.planning.plan import label_counts
@@ -72,17 +72,19 @@ def commit_edit(
         if not origin.has_keys:
             raise InputError("edit-no-keys", root=origin.root)
         schema, kept = origin.manifest.schema, np.zeros(origin.manifest.num_examples, np.bool_)
-        before = Edit("", "", schema, kept, labels_of(origin), origin.rejects(), origin.removed())
+        before = Edit(
+            "",
+            "",
+            schema,
+            kept,
+            labels_of(origin, origin.manifest.shards),
+            origin.rejects(),
+            origin.removed(),
+        )
         edit = find(origin, before)
         return _derived(origin, before, edit, run) if edit else None
 
     return commit_next(output_folder(dataset), derive)
-
-
-def labels_of(origin: Origin) -> IntArray | None:
-    """Return the label of each example of a dataset; None if there are no labels."""
-    labels = [of for shard in origin.manifest.shards if (of := origin.labels(shard)) is not None]
-    return np.concatenate(labels) if labels else None
 
 
 def check_known_keys(unknown: Sequence[bytes], num_wanted: int, origin: Origin) -> None:

@@ -9,10 +9,9 @@ from fractions import Fraction
 import numpy as np
 
 from tfshards.prep.building.rejects import original_of
-from tfshards.prep.deriving.edit import labels_of
 from tfshards.prep.deriving.joining import class_difference, feature_difference
 from tfshards.prep.deriving.removed import are_removed
-from tfshards.prep.deriving.stored import Origin
+from tfshards.prep.deriving.stored import Origin, labels_of
 from tfshards.prep.imaging.options import VERSIONS
 from tfshards.prep.planning.splits import Membership, split_by_cuts
 from tfshards.prep.progress.lines import Meter, report_line, report_warning
@@ -69,7 +68,7 @@ def find_new_inputs(reader: Reader, origin: Origin, *, new_classes: bool) -> New
     # the number in the source of each example of the dataset, or -1
     numbers = np.full(manifest.num_examples, -1)
     numbers[examples[~is_new]] = np.flatnonzero(~is_new)
-    labels = labels_of(origin) if listing.labels is not None else None
+    labels = labels_of(origin, manifest.shards) if listing.labels is not None else None
     changed = _changed(listing, origin, numbers, labels)
     if _are_numbered(listing):
         _check_rows(listing, reader, origin, numbers, changed, labels)

@@ -158,6 +158,12 @@ def open_origin(root: str | os.PathLike[str] | AnyPath, split: str = "") -> Orig
     return replace(origin, manifest=replace(origin.manifest, splits={split: next(iter(splits.values()))}))
 
 
+def labels_of(origin: Origin, shards: Sequence[Shard]) -> IntArray | None:
+    """Return the label of each example of some shards of a dataset; None if there are no labels."""
+    labels = [of for shard in shards if (of := origin.labels(shard)) is not None]
+    return np.concatenate(labels) if labels else None
+
+
 @contextmanager
 def damage_named() -> Iterator[None]:
     """Raise BuildError about a damaged record that is read in the context."""
