@@ -247,7 +247,7 @@ class _Examples:
             self.classes = np.array(known, object)[inverse.reshape(-1)]
 
     def _hashes(self, known: Collection[str]) -> npt.NDArray[np.bytes_]:
-        """Return a hash of each key, or where the file of keys is ``known`` by its digest, its number there."""
+        """Return a hash of each key, or its number in a file of keys whose digest is ``known``."""
         rest = [shard for shard in self.shards if shard.keys_digest not in known]
         hashes = (hash_array(map(hash_key, keys)) for _, keys in each_shard(self.origin.root, rest))
         found = [hash_array([])]

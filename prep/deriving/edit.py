@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tfshards.prep.building.output import output_folder
-from tfshards.prep.deriving.derive import Derived, Examples, NewSplit, commit_next
-from tfshards.prep.deriving.joining import with_rejects
+from tfshards.prep.deriving.derive import Derived, NewSplit, commit_next
 from tfshards.prep.deriving.layout import kept_layout, whole_layout
 from tfshards.prep.deriving.removed import Removed, removed_text
 from tfshards.prep.deriving.stored import OldShard, Origin, damage_named, labels_of
@@ -117,7 +116,7 @@ def _derived(origin: Origin, before: Edit, edit: Edit, run: Callable[[Work], Non
         left = None if edit.labels is None else edit.labels[start:end][~edit.is_removed[start:end]]
         outlines[name] = Split((), label_counts(left, edit.schema))
         _report_shards(name, split, splits[name], outlines[name].label_counts)
-    changed, num_accepted = np.flatnonzero(is_changed), int((~edit.is_removed).sum())
+    changed, num_left = np.flatnonzero(is_changed), int((~edit.is_removed).sum())
     labels = [] if edit.labels is None else edit.labels[changed].tolist()
     changes = json.dumps([changed.tolist(), labels])
     inputs = (manifest.to_text(), changes, removed_text(edit.removed).decode("ascii"))
@@ -128,7 +127,6 @@ def _derived(origin: Origin, before: Edit, edit: Edit, run: Callable[[Work], Non
             splits=outlines,
             options=_options(origin, edit, len(changed)),
             inputs_digest=bytes_digest("\n".join(inputs).encode("ascii")),
-            totals=with_rejects(manifest.totals, num_accepted, edit.rejects),
         ),
         origins=[origin],
         splits=splits,
@@ -138,7 +136,7 @@ def _derived(origin: Origin, before: Edit, edit: Edit, run: Callable[[Work], Non
         is_next=True,
         report=lambda _: report_line(
             "verified by digest: nothing has changed in the "
-            f"{counted(num_accepted - len(changed), 'other example')}"
+            f"{counted(num_left - len(changed), 'other example')}"
         ),
     )
 
@@ -163,7 +161,7 @@ def _edited(origin: Origin, edit: Edit, is_changed: BoolArray, split: Split, sta
     is_gone, layout = edit.is_removed[start:first], whole_layout(counts)
     if is_gone.any():
         layout = kept_layout(counts, is_gone, is_balanced=max(counts) - min(counts) <= 1)
-    return NewSplit(olds, layout, Examples(sum(layout.sizes), f"{digest % (1 << 64):016x}"))
+    return NewSplit(olds, layout, f"{digest % (1 << 64):016x}")
 
 
 def _digest(origin: Origin, shard: Shard, records: IntArray, labels: Mapping[int, int]) -> int:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
-from tfshards.prep.writing.build_folder import Reject
-from tfshards.schemas import Feature, Schema, Split, Totals
+from tfshards.schemas import Feature, Manifest, Schema, Split, Totals
 
 
 def feature_difference(one: Schema, one_name: str, other: Schema, other_name: str) -> str | None:
@@ -47,41 +45,37 @@ def _described(feature: Feature) -> str:
     return f"({feature.kind}, {feature.dtype}, [{shape}]{coordinates}{', pixels' if feature.pixels else ''})"
 
 
-def add_totals(parts: Sequence[Totals]) -> Totals:
-    """Return the sums of the totals of several datasets."""
+def joined(parts: Sequence[Manifest], schema: Schema) -> tuple[dict[str, Split], Totals]:
+    """Return the splits of several datasets, with the shards of each in order, and the sums of their totals.
 
-    def together(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-        return dict(sorted(sum(map(Counter, counts), Counter[str]()).items()))
-
-    return Totals(
-        entries=sum(part.entries for part in parts),
-        accepted=sum(part.accepted for part in parts),
-        rejected=sum(part.rejected for part in parts),
-        skipped=sum(part.skipped for part in parts),
+    A split counts labels if each of its parts does.
+    """
+    names = dict.fromkeys(name for part in parts for name in part.splits)
+    splits = {
+        name: _joined_split([part.splits[name] for part in parts if name in part.splits], schema)
+        for name in names
+    }
+    totals = [part.totals for part in parts]
+    return splits, Totals(
+        entries=sum(each.entries for each in totals),
+        accepted=sum(each.accepted for each in totals),
+        rejected=sum(each.rejected for each in totals),
+        skipped=sum(each.skipped for each in totals),
         reasons={
-            outcome: together(part.reasons.get(outcome, {}) for part in parts)
+            outcome: _sum(each.reasons.get(outcome, {}) for each in totals)
             for outcome in ("rejected", "skipped")
         },
-        conversions=together(part.conversions for part in parts),
+        conversions=_sum(each.conversions for each in totals),
     )
 
 
-def with_rejects(totals: Totals, accepted: int, rejects: Sequence[Reject]) -> Totals:
-    """Return totals with other numbers of accepted and of rejected inputs."""
-    reasons = Counter(reject.reason for reject in rejects)
-    return replace(
-        totals,
-        entries=accepted + len(rejects) + totals.skipped,
-        accepted=accepted,
-        rejected=len(rejects),
-        reasons={**totals.reasons, "rejected": dict(sorted(reasons.items()))},
-    )
-
-
-def join_splits(parts: Sequence[Split], schema: Schema) -> Split:
-    """Return one split with the shards of all parts, in order. It counts labels if every part does."""
-    counts = sum((Counter(part.label_counts) for part in parts), Counter[str]())
+def _joined_split(parts: Sequence[Split], schema: Schema) -> Split:
+    counts = _sum(part.label_counts for part in parts)
     names = schema.class_names or sorted(counts, key=int)
     is_counted = all(part.label_counts or not part.num_examples for part in parts)
     shards = tuple(shard for part in parts for shard in part.shards)
-    return Split(shards, {name: counts[name] for name in names} if is_counted and counts else {})
+    return Split(shards, {name: counts.get(name, 0) for name in names} if is_counted and counts else {})
+
+
+def _sum(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    return dict(sorted(sum(map(Counter, counts), Counter[str]()).items()))

@@ -243,9 +243,8 @@ FAULTS = [
     (
         "a reshard in place forgets the rejects",
         "prep/deriving/derive.py",
-        "        rejects, removed = rejects_text(self.rejects), removed_text(self.removed)\n",
-        "        removed = removed_text(self.removed)\n"
-        '        rejects = rejects_text(self.rejects if self.outline.made.source != "reshard" else ())\n',
+        "with_lists(manifest, self.rejects, self.removed)",
+        'with_lists(manifest, self.rejects if self.outline.made.source != "reshard" else (), self.removed)',
         VERBS,
     ),
 ]
