@@ -62,9 +62,9 @@ class Writer:
             phase: the layouts to which they belong.
             plans: the plan of each shard.
             sizes: the examples of each shard, and their bytes in the source, for the progress.
-            expected: digests that shards must have, by their paths; by default they may have any.
+            expected: digests that shards must have, by their paths, if they repair a build.
         """
-        missing = self.begin(phase, plans, sizes)
+        missing = self.begin(phase, plans, sizes, is_repair=bool(expected))
         if missing:
             whole = _total(sizes, missing)
             progress = WorkProgress(self.name, whole.num_examples)
@@ -85,13 +85,16 @@ class Writer:
         phase: Phase,
         plans: Iterable[tuple[ShardId, ShardPlan]],
         sizes: Mapping[ShardId, Written],
+        *,
+        is_repair: bool = False,
     ) -> list[ShardId]:
         """Write the plans of all shards; return the shards that are not finished."""
         self.folder.open()
         digests = self.folder.write_plans(phase, plans)
         kept = self._kept(phase, digests)
         missing = [shard for shard in digests if shard not in kept]
-        self._log_start(phase, missing, sizes)
+        if not is_repair:
+            self._log_start(phase, missing, sizes)
         # their records may be there, but their files may be damaged
         self.folder.forget(phase, missing)
         return missing
