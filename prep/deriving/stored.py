@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,8 @@ from tfshards.schemas.json_reader import Json, load_json
 from tfshards.schemas.manifest_file import file_problems
 from tfshards.schemas.names import name_fault
 from tfshards.schemas.storage import AnyPath, any_path
+
+Content = TypeVar("Content")
 
 # Appended to every message about damage.
 SEE_VERIFY = "tfshards verify lists all damage"
@@ -72,10 +74,7 @@ class Origin:
 
     def index(self, shard: Shard) -> RecordIndex:
         """Return the offsets of the records of a shard."""
-        index, problems = read_index(self.root, shard)
-        if index is None:
-            raise self.damaged(problems)
-        return index
+        return self._sound(read_index(self.root, shard))
 
     def _change(self, labels: Mapping[int, int]) -> Change | None:
         prefix, label = self.prefix, self.manifest.schema.label
@@ -97,20 +96,13 @@ class Origin:
 
     def labels(self, shard: Shard) -> IntArray | None:
         """Return the label of each record of a shard; None if there are no labels."""
-        if not shard.labels_digest:
-            return None
-        labels, problems = read_labels(self.root, shard)
-        if labels is None:
-            raise self.damaged(problems)
-        return labels
+        return self._sound(read_labels(self.root, shard)) if shard.labels_digest else None
 
     def keys(self, shard: Shard) -> list[bytes] | None:
         """Return the new key of each record of a shard; None if there are no keys."""
         if not shard.keys_digest:
             return None
-        keys, problems = read_keys(self.root, shard)
-        if keys is None:
-            raise self.damaged(problems)
+        keys = self._sound(read_keys(self.root, shard))
         return [self.prefix + key for key in keys] if self.prefix else keys
 
     def rejects(self) -> list[Reject]:
@@ -129,6 +121,12 @@ class Origin:
         split: dict[str, Json] = {"split": self.split} if self.split else {}
         options = dict(manifest.options)
         return {"name": manifest.name, "build_id": manifest.build_id, "options": options, **split}
+
+    def _sound(self, read: tuple[Content | None, Sequence[Problem]]) -> Content:
+        content, problems = read
+        if content is None:
+            raise self.damaged(problems)
+        return content
 
     def damaged(self, problems: Sequence[Problem]) -> InputError:
         """Return the error about damage of the dataset."""
