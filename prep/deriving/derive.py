@@ -162,11 +162,8 @@ class Derived:
 
     def _plans(self, shards: Iterable[ShardId]) -> Iterator[tuple[ShardId, ShardPlan]]:
         for shard in shards:
-            split, kept = self.splits[shard.split], self._kept(shard)
-            yield (
-                shard,
-                copy_plan(kept) if kept else runs_plan(split.olds, split.layout.runs(shard.shard_index)),
-            )
+            (olds, layout, _), kept = self.splits[shard.split], self._kept(shard)
+            yield shard, copy_plan(kept) if kept else runs_plan(olds, layout.runs(shard.shard_index))
 
     def _sizes(
         self,

@@ -221,6 +221,7 @@ class _Examples:
         origin: the dataset.
         shards: the shards.
         indexes: their indexes, by path.
+        lengths: number of bytes of each record with its frame.
         has_classes: whether both datasets have classes; otherwise a label is a value as any other.
         hashes: what is equal if the keys of two examples are.
         splits: the name of the split of each example.
@@ -234,6 +235,8 @@ class _Examples:
         self.origin = origin
         self.shards = [shard for _, shard in held]
         self.indexes = {shard.path: origin.index(shard) for shard in self.shards}
+        lengths = [index.lengths for index in self.indexes.values()]
+        self.lengths = np.concatenate([np.zeros(0, np.int64), *lengths])
         self.has_classes = bool(schema.label and other.schema.label)
         self.hashes = self._hashes({shard.keys_digest for _, shard in _shards_of(other)})
         sizes = np.array([shard.num_examples for shard in self.shards], np.int64)
@@ -273,11 +276,6 @@ class _Examples:
     def keys(self, numbers: IntArray) -> list[str]:
         """Return the keys of some examples as text."""
         return [*map(to_text, keys_at(self.origin.root, self.shards, numbers))]
-
-    def lengths(self, numbers: IntArray) -> IntArray:
-        """Return the numbers of bytes of some records with their frames."""
-        lengths = [index.lengths for index in self.indexes.values()]
-        return np.concatenate([np.zeros(0, np.int64), *lengths])[numbers]
 
     def checksums(self, numbers: IntArray) -> npt.NDArray[np.uint32]:
         """Return the masked CRC-32C that the frame of each of some records states."""
@@ -321,7 +319,7 @@ class _Examples:
             _, shard, rows, records = held
             found[rows] = read(shard, records, tick)
 
-        root, num_bytes = self.origin.root, int(self.lengths(numbers).sum())
+        root, num_bytes = self.origin.root, int(self.lengths[numbers].sum())
         try:
             with damage_named(), Meter(f"{what} of {root}", num_bytes) as meter:
                 in_threads(work, [*rows_by_shard(self.shards, numbers)], meter.add)
@@ -355,7 +353,7 @@ def _have_changed(one: _Examples, other: _Examples, in_one: IntArray, in_other: 
     names = sorted({*schemas[0].names} & {*schemas[1].names} - labels - {KEY_FEATURE.name})
     differs = np.ones(len(in_one), np.bool_)
     if {*schemas[0].features} == {*schemas[1].features}:
-        differs = one.lengths(in_one) != other.lengths(in_other)
+        differs = one.lengths[in_one] != other.lengths[in_other]
         rows = np.flatnonzero(~differs)
         differs[rows] = one.checksums(in_one[rows]) != other.checksums(in_other[rows])
     rows = np.flatnonzero(differs)

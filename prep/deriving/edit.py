@@ -174,9 +174,8 @@ def _report_shards(name: str, old: Split, new: NewSplit, after: Mapping[str, int
     num_written = sum(kept < 0 or bool(new.olds[kept].labels) for kept in layout.kept)
     if num_written or len(layout.kept) < len(old.shards):
         each = " to ".join(f"{size:,}" for size in dict.fromkeys([min(layout.sizes), max(layout.sizes)]))
-        moved = f", {counted(layout.num_moved, 'example')} moved to balance them" if layout.num_moved else ""
         of = counted(len(layout.kept), "shard")
-        report_line(f"{name}: writing {num_written:,} of {of}, {each} examples per shard{moved}")
+        report_line(f"{name}: writing {num_written:,} of {of}, {each} examples per shard")
     if len(layout.kept) < len(old.shards):
         report_warning(
             f"the split {name!r} will have {counted(len(layout.kept), 'shard')} instead of "

@@ -28,24 +28,21 @@ class SplitLayout:
         kept: for each new shard, the index of the old one whose records it holds in their order; -1 if there
             is none.
         runs: returns the runs of records of a new shard, by its index.
-        num_moved: number of records that go from one shard to another to keep them balanced.
     """
 
     sizes: Sequence[int]
     kept: Sequence[int]
     runs: Callable[[int], Runs]
-    num_moved: int = 0
 
 
-def interleave(counts: Sequence[int], start: int = 0, end: int | None = None) -> IntArray:
+def interleave(counts: Sequence[int], start: int, end: int) -> IntArray:
     """Return an order of the records of several sequences that spreads each evenly and keeps its own order.
 
     If the sequences were concatenated, most shards would hold records of only one sequence.
     It has the shape ``(end - start,)``: record numbers, counted through all sequences, from the position
-    ``start`` of the order to ``end``, by default all. Time and memory depend on ``end - start`` alone.
+    ``start`` of the order to ``end``. Time and memory depend on ``end - start`` alone.
     """
     total, num = sum(counts), len(counts)
-    end = total if end is None else end
     if start == end:
         return np.arange(0)
     # Up to a position, each sequence has its share of records, to within one for each of the sequences.
@@ -130,5 +127,4 @@ def kept_layout(counts: Sequence[int], is_removed: BoolArray, *, is_balanced: bo
         sizes=[len(new[index]) for index in chosen],
         kept=[index if len(new[index]) == len(left[index]) == len(old[index]) else -1 for index in chosen],
         runs=runs,
-        num_moved=sum(max(0, len(now) - len(before)) for now, before in zip(new, left, strict=True)),
     )

@@ -21,7 +21,6 @@ from tfshards.schemas import InputError, Manifest, OptionsError
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.keys import each_shard, hash_array, hash_key
 from tfshards.schemas.option import check_path, check_strings
-from tfshards.schemas.storage import AnyPath
 
 
 @takes_log
@@ -126,14 +125,16 @@ def _check_same(first: Origin, other: Origin) -> None:
 
 
 def _check_compression(origins: Sequence[Origin]) -> None:
-    found: dict[str, AnyPath] = {}
-    for origin in origins:
-        found.setdefault(origin.manifest.compression, origin.root)
-    if len(found) > 1:
-        (one, root), (other, root2) = [*found.items()][:2]
-        raise InputError(
-            "merge-compressions-differ", root=root, compression=one, root2=root2, compression2=other
-        )
+    first = origins[0]
+    for other in origins[1:]:
+        if other.manifest.compression != first.manifest.compression:
+            raise InputError(
+                "merge-compressions-differ",
+                root=first.root,
+                compression=first.manifest.compression,
+                root2=other.root,
+                compression2=other.manifest.compression,
+            )
 
 
 def check_keys_differ(origins: Sequence[Origin]) -> None:
