@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -117,12 +117,23 @@ class Diff:
     changed: tuple[str, ...] = ()
     relabeled: tuple[Change, ...] = ()
     moved: tuple[Change, ...] = ()
-    options: tuple[Difference, ...] = field(default=())
+    options: tuple[Difference, ...] = ()
+
+    @property
+    def examples(self) -> dict[str, Sequence[str | Change]]:
+        """The examples that differ, by what differs."""
+        return {
+            "added": self.added,
+            "removed": self.removed,
+            "changed": self.changed,
+            "relabeled": self.relabeled,
+            "moved": self.moved,
+        }
 
     @property
     def has_same_examples(self) -> bool:
         """Whether both datasets have the same examples, in the same classes and splits."""
-        return not (self.added or self.removed or self.changed or self.relabeled or self.moved)
+        return not any(self.examples.values())
 
     @property
     def is_same(self) -> bool:
@@ -131,15 +142,8 @@ class Diff:
 
     def __repr__(self) -> str:
         """Return each kind of difference with its number and its first examples; ``to_json`` has all."""
-        groups: dict[str, Sequence[str | Change]] = {
-            "added": self.added,
-            "removed": self.removed,
-            "changed": self.changed,
-            "relabeled": self.relabeled,
-            "moved": self.moved,
-        }
         lines = []
-        for what, examples in groups.items():
+        for what, examples in self.examples.items():
             if examples:
                 lines.append(f"{what}: {counted(len(examples), 'example')}")
                 lines += [f"    {escaped(str(example))}" for example in examples[:_SHOWN]]
@@ -151,16 +155,12 @@ class Diff:
 
     def to_json(self) -> dict[str, Json]:
         """Return all differences as JSON values."""
-        return {
-            "is_same": self.is_same,
-            "num_same": self.num_same,
-            "added": [*self.added],
-            "removed": [*self.removed],
-            "changed": [*self.changed],
-            "relabeled": [each._asdict() for each in self.relabeled],
-            "moved": [each._asdict() for each in self.moved],
-            "options": [each._asdict() for each in self.options],
+        examples: dict[str, Json] = {
+            what: [each if isinstance(each, str) else each._asdict() for each in found]
+            for what, found in self.examples.items()
         }
+        options: list[Json] = [each._asdict() for each in self.options]
+        return {"is_same": self.is_same, "num_same": self.num_same, **examples, "options": options}
 
 
 def diff(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> Diff:

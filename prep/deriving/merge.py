@@ -74,12 +74,10 @@ def merge(
     origins = [open_origin(root, split) for root, split in zip(roots, names, strict=True)]
     folder = output_folder(dataset, *(origin.root for origin in origins))
     name = dataset_name(folder, Options(name=options.name))
-    for other in origins[1:]:
-        _check_same(origins[0], other)
     has_new_keys = any(origin.prefix for origin in origins)
     is_mixed = has_new_keys or counts != ShardCounts() or not options.keeps_shards
-    if not is_mixed:
-        _check_compression(origins)
+    for other in origins[1:]:
+        _check_same(origins[0], other, is_mixed=is_mixed)
     if not origins[0].has_keys:
         report_warning("the examples have no keys, so repeated examples cannot be found")
     elif not as_splits:
@@ -116,25 +114,22 @@ def _check_sources(sources: Sequence[str | os.PathLike[str]]) -> None:
         raise OptionsError("merge-repeated", twice=os.fspath(twice))
 
 
-def _check_same(first: Origin, other: Origin) -> None:
+def _check_same(first: Origin, other: Origin, *, is_mixed: bool) -> None:
+    """Raise InputError unless two datasets have the same features, classes and, unless mixed, compression."""
     both = first.manifest.schema, str(first.root), other.manifest.schema, str(other.root)
     if difference := feature_difference(*both):
         raise InputError("merge-features-differ", difference=difference)
     if difference := class_difference(*both):
         raise InputError("merge-classes-differ", difference=difference, root=other.root, root2=first.root)
-
-
-def _check_compression(origins: Sequence[Origin]) -> None:
-    first = origins[0]
-    for other in origins[1:]:
-        if other.manifest.compression != first.manifest.compression:
-            raise InputError(
-                "merge-compressions-differ",
-                root=first.root,
-                compression=first.manifest.compression,
-                root2=other.root,
-                compression2=other.manifest.compression,
-            )
+    one, two = first.manifest.compression, other.manifest.compression
+    if one != two and not is_mixed:
+        raise InputError(
+            "merge-compressions-differ",
+            root=first.root,
+            compression=one,
+            root2=other.root,
+            compression2=two,
+        )
 
 
 def check_keys_differ(origins: Sequence[Origin]) -> None:
