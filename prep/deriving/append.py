@@ -90,10 +90,8 @@ def append(
     if new_classes and not names:
         raise OptionsError("new-classes-useless")
     given = _source_of(source, origin.manifest, follow_links=follow_links)
-    if not origin.has_keys:
-        raise InputError("append-no-keys", folder=origin.root)
-    if origin.manifest.made.source == "adopt":
-        raise InputError("edit-of-foreign-records", root=origin.root)
+    origin.require_keys()
+    origin.require_own()
     options = Options(max_rejected=max_rejected, compression=origin.manifest.compression)
     build = build_by_ratio(origin.manifest)
     group_by = build.group_by if build else None

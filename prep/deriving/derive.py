@@ -22,7 +22,7 @@ from tfshards.prep.engines.table import Work
 from tfshards.prep.planning.options import ShardCounts
 from tfshards.prep.progress.lines import Written, report_line
 from tfshards.prep.writing.build_folder import BuildFolder, Reject, ShardId, ShardPlan
-from tfshards.schemas import BuildError, InputError, Manifest, Shard, Split
+from tfshards.schemas import BuildError, Manifest, Shard, Split
 from tfshards.schemas.compression import recorded_release
 from tfshards.schemas.digests import bytes_digest, digest_together
 from tfshards.schemas.json_reader import Json
@@ -285,9 +285,7 @@ def commit_next(folder: AnyPath, find: Callable[[Origin], Derived | None]) -> Ma
 
     ``find`` returns it, given the dataset; None if nothing changes.
     """
-    origin = open_origin(folder)
-    if origin.manifest.made.source == "adopt":
-        raise InputError("edit-of-foreign-records", root=origin.root)
+    open_origin(folder).require_own()
     with claimed(folder) as state:
         # read again: the dataset is locked now, so no other process can change it
         origin = open_origin(folder)

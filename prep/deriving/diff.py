@@ -20,7 +20,7 @@ from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.prep.records.example import canonical
 from tfshards.prep.records.frames import RecordError, read_footers
 from tfshards.prep.sources.keys import KEY_FEATURE, to_text
-from tfshards.schemas import BuildError, InputError, Manifest, Schema, Shard
+from tfshards.schemas import BuildError, Manifest, Schema, Shard
 from tfshards.schemas.errors import counted
 from tfshards.schemas.example import ParsedExample
 from tfshards.schemas.index import FOOTER_BYTES, HEADER_BYTES, IntArray
@@ -189,8 +189,7 @@ def diff(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> Diff:
     if digests[0] == digests[1] and before.schema == after.schema:
         return Diff(before.num_examples, options=options)
     for origin in origins:
-        if not origin.has_keys:
-            raise InputError("diff-no-keys", root=origin.root)
+        origin.require_keys()
     first, second = _Examples(origins[0], after), _Examples(origins[1], before)
     _, in_first, in_second = np.intersect1d(first.hashes, second.hashes, return_indices=True)
     has_changed = _have_changed(first, second, in_first, in_second)

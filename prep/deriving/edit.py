@@ -70,8 +70,7 @@ def commit_edit(
     """
 
     def derive(origin: Origin) -> Derived | None:
-        if not origin.has_keys:
-            raise InputError("edit-no-keys", root=origin.root)
+        origin.require_keys()
         none = np.zeros(origin.manifest.num_examples, np.bool_)
         labels = labels_of(origin, origin.manifest.shards)
         edit = find(Edit(origin, none, none, labels, origin.rejects(), origin.removed()))

@@ -57,6 +57,16 @@ class Origin:
         """Whether the examples have keys."""
         return self.manifest.schema.key is not None
 
+    def require_keys(self) -> None:
+        """Raise InputError if the examples have no keys."""
+        if not self.has_keys:
+            raise InputError("no-keys", root=self.root)
+
+    def require_own(self) -> None:
+        """Raise InputError if tfshards did not write the records, which are never changed."""
+        if self.manifest.made.source == "adopt":
+            raise InputError("edit-of-foreign-records", root=self.root)
+
     @property
     def prefix(self) -> bytes:
         """What is put before each key."""
