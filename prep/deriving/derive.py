@@ -6,25 +6,23 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
-from typing import NamedTuple
 
 from tfshards.prep.building.commit import Draft, produce, up_to_date
 from tfshards.prep.building.output import claimed
 from tfshards.prep.building.rejects import rejects_text
 from tfshards.prep.building.state import Wanted
 from tfshards.prep.building.write import Writer
-from tfshards.prep.deriving.layout import SplitLayout, new_layout, whole_layout
+from tfshards.prep.deriving.layout import NewSplit, OldShard, in_new_shards, whole
 from tfshards.prep.deriving.options import ShardOptions
 from tfshards.prep.deriving.removed import Removed, RemovedKey, removed_text
-from tfshards.prep.deriving.stored import OldShard, Origin, StoredRuns, copy_plan, open_origin, runs_plan
+from tfshards.prep.deriving.stored import Origin, StoredRuns, copy_plan, open_origin, runs_plan
 from tfshards.prep.engines.table import Work
 from tfshards.prep.planning.options import ShardCounts
 from tfshards.prep.progress.lines import Written, report_line
 from tfshards.prep.writing.build_folder import BuildFolder, Reject, ShardId, ShardPlan
 from tfshards.schemas import BuildError, Manifest, Shard, Split
 from tfshards.schemas.compression import recorded_release
-from tfshards.schemas.digests import bytes_digest, digest_together
+from tfshards.schemas.digests import bytes_digest
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import REJECTS_NAME, REMOVED_NAME
 from tfshards.schemas.storage import AnyPath
@@ -35,30 +33,6 @@ def shards_of(origins: Sequence[Origin], split: str) -> list[OldShard]:
     """Return the shards of a split of all origins."""
     held = [(index, origin.manifest.splits.get(split)) for index, origin in enumerate(origins)]
     return [OldShard(index, shard) for index, of in held if of for shard in of.shards]
-
-
-class NewSplit(NamedTuple):
-    """A split of a derived dataset.
-
-    Attributes:
-        olds: the shards of the origins that hold its records.
-        layout: how these are laid out.
-        digest: the digest of all examples that has to result; None if it is not known.
-    """
-
-    olds: Sequence[OldShard]
-    layout: SplitLayout
-    digest: str | None
-
-    @property
-    def num_shards(self) -> int:
-        """Number of new shards."""
-        return len(self.layout.sizes)
-
-    def old(self, index: int) -> OldShard | None:
-        """Return the shard whose records a new one holds in their order, or None."""
-        kept = self.layout.kept[index]
-        return None if kept < 0 else self.olds[kept]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +71,7 @@ class Derived:
 
     def write(self, folder: BuildFolder) -> Draft:
         """Write the shards that are not those of the origin."""
-        ids = [ShardId(name, index) for name, of in self.splits.items() for index in range(of.num_shards)]
+        ids = [ShardId(name, index) for name, of in self.splits.items() for index in range(len(of.sizes))]
         found = {shard: old.shard for shard in ids if self.is_next and (old := self._kept(shard))}
         missing = [shard for shard in ids if shard not in found]
         self._require_space(folder, missing)
@@ -126,9 +100,12 @@ class Derived:
 
     def _check(self, splits: Mapping[str, Split]) -> None:
         """Raise BuildError unless each split holds exactly the examples that it has to have."""
+        # with new keys, the records have other digests
+        has_new_keys = any(origin.prefix for origin in self.origins)
         for name, split in splits.items():
-            number, digest = sum(self.splits[name].layout.sizes), self.splits[name].digest
-            if split.num_examples != number or digest not in (None, split.examples_digest):
+            number, digest = sum(self.splits[name].sizes), self.splits[name].digest
+            is_equal = has_new_keys or split.examples_digest == digest
+            if split.num_examples != number or not is_equal:
                 raise BuildError(
                     "copies-differ",
                     name=name,
@@ -154,7 +131,7 @@ class Derived:
             source=StoredRuns([origin.slim for origin in self.origins], outline.compression),
             schema=outline.schema,
             name=outline.name,
-            num_shards={name: split.num_shards for name, split in self.splits.items()},
+            num_shards={name: len(split.sizes) for name, split in self.splits.items()},
             run=self.run,
             what=str(outline.made.source),
             locations=tuple(origin.root for origin in self.origins),
@@ -162,8 +139,8 @@ class Derived:
 
     def _plans(self, shards: Iterable[ShardId]) -> Iterator[tuple[ShardId, ShardPlan]]:
         for shard in shards:
-            (olds, layout, _), kept = self.splits[shard.split], self._kept(shard)
-            yield shard, copy_plan(kept) if kept else runs_plan(olds, layout.runs(shard.shard_index))
+            split, kept = self.splits[shard.split], self._kept(shard)
+            yield shard, copy_plan(kept) if kept else runs_plan(split.olds, split.runs(shard.shard_index))
 
     def _sizes(
         self,
@@ -176,7 +153,7 @@ class Derived:
             / max(1, sum(old.shard.num_examples for old in split.olds))
             for name, split in self.splits.items()
         }
-        numbers = {shard: self.splits[shard.split].layout.sizes[shard.shard_index] for shard in shards}
+        numbers = {shard: self.splits[shard.split].sizes[shard.shard_index] for shard in shards}
         return {shard: Written(number, int(number * share[shard.split])) for shard, number in numbers.items()}
 
     def _require_space(self, folder: BuildFolder, shards: Iterable[ShardId]) -> None:
@@ -229,17 +206,11 @@ def derived_from_all(
 
     Its shards are new ones with these options and counts, or without counts those of the origins.
     """
-    splits = {}
-    for name in outline.splits:
-        olds = shards_of(origins, name)
-        # with new keys, the records have other digests
-        has_digest = not any(origin.prefix for origin in origins)
-        digest = digest_together(old.shard.examples_digest for old in olds) if has_digest else None
-        splits[name] = NewSplit(olds, whole_layout([old.shard.num_examples for old in olds]), digest)
+    splits = {name: whole(shards_of(origins, name)) for name in outline.splits}
     if counts is not None:
         compression = options.compression or outline.compression
         num_shards = _num_shards(splits, options.shard_size, counts)
-        splits = {name: _new_split(split, num_shards[name]) for name, split in splits.items()}
+        splits = {name: in_new_shards(split, num_shards[name]) for name, split in splits.items()}
         recorded: dict[str, Json] = {"shards": dict(num_shards)}
         if compression != "none":
             recorded["compression"] = {**recorded_release(compression)}
@@ -263,15 +234,8 @@ def _num_shards(splits: Mapping[str, NewSplit], least: int | None, counts: Shard
         name: math.ceil(num_bytes[name] / least) if least else len(split.olds)
         for name, split in splits.items()
     }
-    sizes = {name: sum(split.layout.sizes) for name, split in splits.items()}
+    sizes = {name: sum(split.sizes) for name, split in splits.items()}
     return dict(counts.of_splits(sizes, by_size, least))
-
-
-def _new_split(split: NewSplit, num_shards: int) -> NewSplit:
-    """Return a split with its records in new shards, each of which mixes the datasets."""
-    by_origin = groupby(split.olds, lambda old: old.origin)
-    counts = [[old.shard.num_examples for old in olds] for _, olds in by_origin]
-    return split._replace(layout=new_layout(counts, num_shards))
 
 
 def commit_new(new: Derived, folder: AnyPath, *, overwrite: bool) -> Manifest:

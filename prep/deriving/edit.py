@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tfshards.prep.building.output import output_folder
-from tfshards.prep.deriving.derive import Derived, NewSplit, commit_next
-from tfshards.prep.deriving.layout import kept_layout, whole_layout
+from tfshards.prep.deriving.derive import Derived, commit_next
+from tfshards.prep.deriving.layout import NewSplit, OldShard, whole, without
 from tfshards.prep.deriving.removed import Removed, removed_text
-from tfshards.prep.deriving.stored import OldShard, Origin, damage_named, labels_of
+from tfshards.prep.deriving.stored import Origin, damage_named, labels_of
 from tfshards.prep.engines.table import Work
 from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.planning.plan import label_counts
@@ -101,7 +101,7 @@ def _derived(edit: Edit, run: Callable[[Work], None]) -> Derived:
     for name, split in manifest.splits.items():
         start, end = end, end + split.num_examples
         splits[name] = _edited(edit, split, start)
-        if end > start and not sum(splits[name].layout.sizes):
+        if end > start and not sum(splits[name].sizes):
             raise InputError(
                 "remove-whole-split", root=origin.root, num_examples=split.num_examples, name=name
             )
@@ -138,7 +138,7 @@ def _edited(edit: Edit, split: Split, start: int) -> NewSplit:
 
     ``start`` is the number of its first example.
     """
-    counts, olds = [shard.num_examples for shard in split.shards], []
+    olds: list[OldShard] = []
     digest, first = int(split.examples_digest, 16), start
     for shard in split.shards:
         own = slice(first, first + shard.num_examples)
@@ -150,10 +150,9 @@ def _edited(edit: Edit, split: Split, start: int) -> NewSplit:
         digest += _digest(edit.origin, shard, changed, labels) - _digest(edit.origin, shard, before, {})
         olds.append(OldShard(0, shard, labels))
         first += shard.num_examples
-    is_gone, layout = edit.is_removed[start:first], whole_layout(counts)
-    if is_gone.any():
-        layout = kept_layout(counts, is_gone, is_balanced=max(counts) - min(counts) <= 1)
-    return NewSplit(olds, layout, f"{digest % (1 << 64):016x}")
+    is_gone, new = edit.is_removed[start:first], whole(olds)
+    new = without(new, is_gone) if is_gone.any() else new
+    return replace(new, digest=f"{digest % (1 << 64):016x}")
 
 
 def _digest(origin: Origin, shard: Shard, records: IntArray, labels: Mapping[int, int]) -> int:
@@ -169,15 +168,14 @@ def _digest(origin: Origin, shard: Shard, records: IntArray, labels: Mapping[int
 
 def _report_shards(name: str, old: Split, new: NewSplit, after: Mapping[str, int]) -> None:
     """Report which shards of a split are written, and warn of what it loses."""
-    layout = new.layout
-    num_written = sum(kept < 0 or bool(new.olds[kept].labels) for kept in layout.kept)
-    if num_written or len(layout.kept) < len(old.shards):
-        each = " to ".join(f"{size:,}" for size in dict.fromkeys([min(layout.sizes), max(layout.sizes)]))
-        of = counted(len(layout.kept), "shard")
+    num_written = sum(kept < 0 or bool(new.olds[kept].labels) for kept in new.kept)
+    if num_written or len(new.kept) < len(old.shards):
+        each = " to ".join(f"{size:,}" for size in dict.fromkeys([min(new.sizes), max(new.sizes)]))
+        of = counted(len(new.kept), "shard")
         report_line(f"{name}: writing {num_written:,} of {of}, {each} examples per shard")
-    if len(layout.kept) < len(old.shards):
+    if len(new.kept) < len(old.shards):
         report_warning(
-            f"the split {name!r} will have {counted(len(layout.kept), 'shard')} instead of "
+            f"the split {name!r} will have {counted(len(new.kept), 'shard')} instead of "
             f"{len(old.shards):,}, since a shard without examples is left out"
         )
     lost = [label for label, count in old.label_counts.items() if count and after and not after.get(label)]

@@ -7,12 +7,12 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
 from tfshards.prep.building.rejects import read_rejects
-from tfshards.prep.deriving.layout import Runs
+from tfshards.prep.deriving.layout import OldShard, Runs
 from tfshards.prep.deriving.removed import Removed, RemovedKey, read_removed
 from tfshards.prep.records.example import with_key_prefix, with_label
 from tfshards.prep.records.frames import Change, FrameReader, RecordError
@@ -179,14 +179,6 @@ def damage_named() -> Iterator[None]:
         yield
     except RecordError as error:
         raise BuildError("shard-damaged", SEE_VERIFY, text=str(error)) from None
-
-
-class OldShard(NamedTuple):
-    """A shard of an origin, given by its index, and new labels by number of the record."""
-
-    origin: int
-    shard: Shard
-    labels: Mapping[int, int] = {}
 
 
 def copy_plan(old: OldShard) -> ShardPlan:
