@@ -14,7 +14,7 @@ from tfshards.prep.building.state import Wanted
 from tfshards.prep.building.write import Writer
 from tfshards.prep.deriving.layout import NewSplit, OldShard, in_new_shards, whole
 from tfshards.prep.deriving.options import ShardOptions
-from tfshards.prep.deriving.removed import Removed, RemovedKey, removed_text
+from tfshards.prep.deriving.removed import Removed, removed_text
 from tfshards.prep.deriving.stored import Origin, StoredRuns, copy_plan, open_origin, runs_plan
 from tfshards.prep.engines.table import Work
 from tfshards.prep.planning.options import ShardCounts
@@ -222,7 +222,7 @@ def derived_from_all(
         splits=splits,
         run=run,
         rejects=[reject for origin in origins for reject in origin.rejects()],
-        removed=frozenset[RemovedKey]().union(*(origin.removed() for origin in origins)),
+        removed=frozenset[bytes]().union(*(origin.removed() for origin in origins)),
         is_next=is_next,
     )
 

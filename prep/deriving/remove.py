@@ -8,14 +8,14 @@ from dataclasses import replace
 
 from tfshards.prep.building.rejects import original_of
 from tfshards.prep.deriving.edit import Edit, check_known_keys, commit_edit
-from tfshards.prep.deriving.removed import RemovedKey, are_removed
+from tfshards.prep.deriving.removed import are_removed, removed_line
 from tfshards.prep.engines.table import EngineName, find_run
 from tfshards.prep.progress.lines import Log, report_line, takes_log, to_stderr
 from tfshards.prep.sources.keys import read_keys, to_bytes
 from tfshards.prep.writing.build_folder import Reject
 from tfshards.schemas import InputError, Manifest, OptionsError
 from tfshards.schemas.errors import counted
-from tfshards.schemas.keys import hash_key, occurrences
+from tfshards.schemas.keys import occurrences
 
 
 @takes_log
@@ -91,7 +91,7 @@ def _without(edit: Edit, wanted: Sequence[bytes]) -> Edit | None:
         what=f"removing {counted(int(is_removed.sum()), 'example')}{inputs} from",
         is_removed=is_removed,
         rejects=[reject for reject in edit.rejects if reject not in gone],
-        removed=edit.removed | {RemovedKey(hash_key(key)) for key in removed},
+        removed=edit.removed | {removed_line(key) for key in removed},
     )
 
 

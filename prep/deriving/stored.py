@@ -13,7 +13,7 @@ import numpy as np
 
 from tfshards.prep.building.rejects import read_rejects
 from tfshards.prep.deriving.layout import OldShard, Runs
-from tfshards.prep.deriving.removed import Removed, RemovedKey, read_removed
+from tfshards.prep.deriving.removed import Removed, read_removed, with_prefix
 from tfshards.prep.records.example import with_key_prefix, with_label
 from tfshards.prep.records.frames import Change, FrameReader, RecordError
 from tfshards.prep.records.shard_file import Frames, compressed, in_groups, join_small
@@ -122,8 +122,7 @@ class Origin:
 
     def removed(self) -> Removed:
         """Return the removed keys, with what is before the new keys."""
-        removed = read_removed(self.root, self.manifest)
-        return frozenset(RemovedKey(each.hashed, self.prefix + each.prefix) for each in removed)
+        return with_prefix(read_removed(self.root, self.manifest), self.prefix)
 
     def to_json(self) -> dict[str, Json]:
         """Return what the manifest of a derived dataset records about this one."""
