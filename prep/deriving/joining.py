@@ -1,42 +1,32 @@
-"""Put datasets together: whether their features and classes agree, their totals, and their splits."""
+"""Put datasets together: check that their features and classes agree, and join splits and totals."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from tfshards.schemas import Feature, Manifest, Schema, Split, Totals
+from tfshards.schemas import Feature, InputError, Manifest, Schema, Split, Totals
 
 
-def feature_difference(one: Schema, one_name: str, other: Schema, other_name: str) -> str | None:
-    """Return the first feature in which two schemas differ, as a part of a sentence, or None.
+def check_same_schema(one: Schema, one_name: str, other: Schema, other_name: str) -> None:
+    """Raise InputError about the first feature or class in which two schemas differ, by their owners' names.
 
-    The order of features does not matter, except where it determines which feature holds the class. Names are
-    those of the owners of the schemas in the message.
+    The order of features does not matter, except where it determines which feature holds the class.
     """
     both = one, other
     features = [{repr(feature.name): _described(feature) for feature in schema.features} for schema in both]
     labels = [{"'label'": repr(schema.label.name)} if schema.label else {} for schema in both]
-    return _difference("the feature", features, one_name, other_name) or _difference(
-        "the first scalar feature of kind", labels, one_name, other_name
-    )
-
-
-def class_difference(one: Schema, one_name: str, other: Schema, other_name: str) -> str | None:
-    """Return the first class in which two schemas differ; the arguments are as in ``feature_difference``."""
-    classes = [
-        {str(label): repr(name) for label, name in enumerate(schema.class_names)} for schema in (one, other)
-    ]
-    return _difference("class", classes, one_name, other_name)
-
-
-def _difference(what: str, both: Sequence[Mapping[str, str]], one_name: str, other_name: str) -> str | None:
-    one, other = both
-    for name in {**one, **other}:
-        found = one.get(name, "missing"), other.get(name, "missing")
-        if found[0] != found[1]:
-            return f"{what} {name} is {found[0]} in {one_name}, and {found[1]} in {other_name}"
-    return None
+    classes = [{str(label): repr(name) for label, name in enumerate(each.class_names)} for each in both]
+    for what, (first, second) in (
+        ("the feature", features),
+        ("the first scalar feature of kind", labels),
+        ("class", classes),
+    ):
+        for name in {**first, **second}:
+            found = first.get(name, "missing"), second.get(name, "missing")
+            if found[0] != found[1]:
+                difference = f"{what} {name} is {found[0]} in {one_name}, and {found[1]} in {other_name}"
+                raise InputError("schemas-differ", difference=difference)
 
 
 def _described(feature: Feature) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from tfshards.prep.building.output import dataset_name, output_folder
 from tfshards.prep.deriving.derive import commit_new, derived_from_all
-from tfshards.prep.deriving.joining import class_difference, feature_difference, joined
+from tfshards.prep.deriving.joining import check_same_schema, joined
 from tfshards.prep.deriving.options import ShardOptions
 from tfshards.prep.deriving.stored import Origin, open_origin
 from tfshards.prep.engines.table import EngineName, find_run
@@ -116,11 +116,7 @@ def _check_sources(sources: Sequence[str | os.PathLike[str]]) -> None:
 
 def _check_same(first: Origin, other: Origin, *, is_mixed: bool) -> None:
     """Raise InputError unless two datasets have the same features, classes and, unless mixed, compression."""
-    both = first.manifest.schema, str(first.root), other.manifest.schema, str(other.root)
-    if difference := feature_difference(*both):
-        raise InputError("merge-features-differ", difference=difference)
-    if difference := class_difference(*both):
-        raise InputError("merge-classes-differ", difference=difference, root=other.root, root2=first.root)
+    check_same_schema(first.manifest.schema, str(first.root), other.manifest.schema, str(other.root))
     one, two = first.manifest.compression, other.manifest.compression
     if one != two and not is_mixed:
         raise InputError(

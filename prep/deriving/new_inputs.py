@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from tfshards.prep.building.rejects import original_of
-from tfshards.prep.deriving.joining import class_difference, feature_difference
+from tfshards.prep.deriving.joining import check_same_schema
 from tfshards.prep.deriving.removed import are_removed
 from tfshards.prep.deriving.stored import Origin, labels_of
 from tfshards.prep.imaging.options import VERSIONS
@@ -109,11 +109,7 @@ def _check_fit(listing: Listing, options: Mapping[str, Json], origin: Origin, *,
     schema = listing.schema
     if new_classes:
         schema = replace(schema, class_names=schema.class_names[: len(manifest.schema.class_names)])
-    both = manifest.schema, str(root), schema, "the source"
-    if difference := feature_difference(*both):
-        raise InputError("append-features-differ", difference=difference)
-    if difference := class_difference(*both):
-        raise InputError("append-classes-differ", difference=difference)
+    check_same_schema(manifest.schema, str(root), schema, "the source")
     if _are_numbered(listing) and manifest.made.has("as_splits"):
         raise InputError("rows-renumbered", root=root)
 
