@@ -48,7 +48,6 @@ class Derived:
         rejects: rejected inputs.
         removed: removed keys.
         is_next: whether it is the next generation of its only origin, and names its shards if they stay.
-        report: is called after the commit.
     """
 
     outline: Manifest
@@ -58,7 +57,6 @@ class Derived:
     rejects: Sequence[Reject]
     removed: Removed
     is_next: bool = False
-    report: Callable[[Manifest], None] = lambda _: None
     # what changes in an origin is part of the hash of the inputs
     stamps: str = field(default="", init=False)
     trusts_times: bool = field(default=True, init=False)
@@ -83,7 +81,7 @@ class Derived:
         }
         self._check(splits)
         manifest = replace(self.outline, folder=folder.name, splits=splits)
-        return Draft(*with_lists(manifest, self.rejects, self.removed), finished, self.report)
+        return Draft(*with_lists(manifest, self.rejects, self.removed), finished)
 
     def mend(self, folder: BuildFolder, manifest: Manifest, damaged: Sequence[Shard]) -> bool:
         """Write damaged shards of a complete build again; return that it is possible."""

@@ -88,7 +88,7 @@ def check_known_keys(unknown: Sequence[bytes], num_wanted: int, origin: Origin) 
 
 
 def _derived(edit: Edit, run: Callable[[Work], None]) -> Derived:
-    """Return the next generation of a dataset, and report what is written for it."""
+    """Return the next generation of a dataset, and report what is done to it."""
     origin, manifest = edit.origin, edit.origin.manifest
     report_line(f"{edit.what} {origin.root}")
     if edit.new_classes:
@@ -107,8 +107,8 @@ def _derived(edit: Edit, run: Callable[[Work], None]) -> Derived:
             )
         left = None if edit.labels is None else edit.labels[start:end][~edit.is_removed[start:end]]
         outlines[name] = Split((), label_counts(left, schema))
-        _report_shards(name, split, splits[name], outlines[name].label_counts)
-    changed, num_left = np.flatnonzero(edit.is_changed), int((~edit.is_removed).sum())
+        _warn_of_losses(name, split, splits[name], outlines[name].label_counts)
+    changed = np.flatnonzero(edit.is_changed)
     labels = [] if edit.labels is None else edit.labels[changed].tolist()
     changes = json.dumps([changed.tolist(), labels])
     inputs = (manifest.to_text(), changes, removed_text(edit.removed).decode("ascii"))
@@ -126,10 +126,6 @@ def _derived(edit: Edit, run: Callable[[Work], None]) -> Derived:
         rejects=edit.rejects,
         removed=edit.removed,
         is_next=True,
-        report=lambda _: report_line(
-            "verified by digest: nothing has changed in the "
-            f"{counted(num_left - len(changed), 'other example')}"
-        ),
     )
 
 
@@ -166,16 +162,11 @@ def _digest(origin: Origin, shard: Shard, records: IntArray, labels: Mapping[int
     return int(examples_digest(lengths, checksums), 16)
 
 
-def _report_shards(name: str, old: Split, new: NewSplit, after: Mapping[str, int]) -> None:
-    """Report which shards of a split are written, and warn of what it loses."""
-    num_written = sum(kept < 0 or bool(new.olds[kept].labels) for kept in new.kept)
-    if num_written or len(new.kept) < len(old.shards):
-        each = " to ".join(f"{size:,}" for size in dict.fromkeys([min(new.sizes), max(new.sizes)]))
-        of = counted(len(new.kept), "shard")
-        report_line(f"{name}: writing {num_written:,} of {of}, {each} examples per shard")
-    if len(new.kept) < len(old.shards):
+def _warn_of_losses(name: str, old: Split, new: NewSplit, after: Mapping[str, int]) -> None:
+    """Warn of shards and classes that a split loses."""
+    if len(new.sizes) < len(old.shards):
         report_warning(
-            f"the split {name!r} will have {counted(len(new.kept), 'shard')} instead of "
+            f"the split {name!r} will have {counted(len(new.sizes), 'shard')} instead of "
             f"{len(old.shards):,}, since a shard without examples is left out"
         )
     lost = [label for label, count in old.label_counts.items() if count and after and not after.get(label)]
