@@ -372,6 +372,9 @@ def delete_tree(folder: AnyPath, last: str = "") -> None:
             if others:
                 sync(folder)
             shutil.rmtree(folder, ignore_errors=True)
+            # Changes after the last sync may be in any state. That these are removals of no importance does
+            # not help where e2fsck (1.47.0) replays fast commits of ext4: it then lost the dataset.
+            sync(folder.parent)
         return
     kept = (folder / last).key if last else ""
     with as_os_errors(folder):
