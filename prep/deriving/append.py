@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -22,11 +22,10 @@ from tfshards.prep.deriving.stored import Origin, open_origin
 from tfshards.prep.engines.table import EngineName, find_run, is_distributed
 from tfshards.prep.planning.make_plan import make_plan
 from tfshards.prep.planning.options import DEFAULT_MAX_REJECTED, Options, ShardCounts, Shards
-from tfshards.prep.planning.plan import Layouts
 from tfshards.prep.progress.lines import Log, report_line, report_warning, takes_log, to_stderr
 from tfshards.prep.sources.base import Source
 from tfshards.prep.sources.kinds import KINDS, Recorded
-from tfshards.prep.writing.build_folder import BuildFolder, FinishedShard, Reject, ShardId
+from tfshards.prep.writing.build_folder import BuildFolder, Reject
 from tfshards.schemas import InputError, Manifest, OptionsError
 from tfshards.schemas.digests import bytes_digest
 from tfshards.schemas.errors import counted
@@ -192,18 +191,12 @@ class Appended(SourceBuild):
             inputs_digest=bytes_digest(f"{before.to_text()}{plan.inputs_digest}".encode("ascii")),
         )
 
-    def draft(
-        self,
-        folder: BuildFolder,
-        layouts: Layouts,
-        finished: Mapping[ShardId, FinishedShard],
-        rejects: Sequence[Reject],
-    ) -> Draft:
+    def draft(self, folder: BuildFolder) -> Draft:
         """Return the dataset with what was written."""
         before, wanted = self.origin.manifest, self.wanted
-        draft = super().draft(folder, layouts, finished, rejects)
+        draft = super().draft(folder)
         added = draft.manifest
-        all_rejects = [*self.new.rejects, *rejects]
+        all_rejects = [*self.new.rejects, *self.rejects(folder)]
         rejects_file, removed_file = rejects_text(all_rejects), removed_text(self.origin.removed())
         parts = {
             name: [split, added.splits[name]] if name in added.splits else [split]
