@@ -104,7 +104,7 @@ def produce(job: Job, state: OutputState, *, overwrite: bool = False) -> Manifes
         return conclude(job, target, job.write(target), state, overwrite=overwrite)
     except (BuildError, OSError) as failure:
         now = overtaken(state, failure)
-        if now.manifest is None or now.manifest.folder != target.name:
+        if now.current != target.name:
             raise build_overtaken(now) from failure
     report_line(f"{state.folder}: another run of the same build has committed it meanwhile")
     return produce(job, now, overwrite=overwrite)
@@ -326,5 +326,4 @@ def overtaken(state: OutputState, failure: BuildError | OSError) -> OutputState:
 
 def build_overtaken(now: OutputState) -> BuildError:
     """Return the error about another build that was committed meanwhile."""
-    folder = now.manifest.folder if now.manifest else ""
-    return BuildError("build-overtaken", folder=now.folder, build_id=folder)
+    return BuildError("build-overtaken", folder=now.folder, build_id=now.current)

@@ -49,6 +49,11 @@ class OutputState:
     folders: tuple[BuildFolder, ...] = ()
 
     @property
+    def current(self) -> str:
+        """Name of the folder of the build that is the dataset; empty if there is none."""
+        return self.manifest.folder if self.manifest else ""
+
+    @property
     def is_adopted(self) -> bool:
         """Whether the records of the dataset were written by other programs."""
         return bool(self.manifest and self.manifest.made.source == "adopt")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -112,16 +110,9 @@ def run_work(run: Callable[[Work], None], work: Work, output: AnyPath) -> None:
     except OSError as failure:
         raise BuildError("build-failed", text=system_fault(output, failure)) from failure
     except Exception as failure:
-        raise BuildError("build-failed", text=_reason(output, failure)) from failure
+        raise BuildError("build-failed", text=str(failure) or type(failure).__name__) from failure
 
 
 def _total(sizes: Iterable[Written]) -> Written:
     numbers = [*sizes]
     return Written(sum(size.num_examples for size in numbers), sum(size.num_bytes for size in numbers))
-
-
-def _reason(folder: AnyPath, failure: Exception) -> str:
-    """Return why an engine failed; of another process's system error only the text is known."""
-    if number := re.search(r"\[Errno (\d+)\]", f"{failure} {failure.__cause__}"):
-        return system_fault(folder, OSError(int(number[1]), os.strerror(int(number[1]))))
-    return str(failure) or type(failure).__name__

@@ -7,7 +7,7 @@ import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from tfshards.prep.building.build import SourceBuild
 from tfshards.prep.building.commit import build_overtaken, commit, conclude, prepare
@@ -145,11 +145,8 @@ def _to_logger(text: str, is_warning: bool) -> None:
     _LOGGER.log(logging.WARNING if is_warning else logging.INFO, "%s", text)
 
 
-class _Task(NamedTuple):
-    """A shard to write."""
-
-    task: ShardTask
-    shard: ShardId
+# A shard to write.
+_Task: TypeAlias = tuple[ShardTask, ShardId]
 
 
 @dataclass(frozen=True)
@@ -196,15 +193,15 @@ class WriteSteps:
             if isinstance(target, Manifest):
                 self._remove_staging()
                 return f"{target.folder} {target.folder}", []
-            missing = job.begin(target)
-            return f"{target.name} {_folder_of(state)}", _tasks(job.writer(target).task, missing)
+            task = job.writer(target).task
+            return f"{target.name} {state.current}", [(task, shard) for shard in job.begin(target)]
 
     def write(self, task: _Task) -> int:
         """Write one shard, and return its bytes."""
         try:
             return write_shard(*task).shard.num_bytes
         except FileNotFoundError:
-            if task.task.folder.is_complete:
+            if task[0].folder.is_complete:
                 # a task that a runner repeats after the commit
                 return 0
             raise BuildError("staging-gone", root=self._staging) from None
@@ -217,7 +214,8 @@ class WriteSteps:
             if self._committed(state, target, replaced):
                 return []
             job = self._job()
-            return _tasks(job.writer(target).task, job.balance(target))
+            task = job.writer(target).task
+            return [(task, shard) for shard in job.balance(target)]
 
     @lines_to(_to_logger)
     def commit(self, build: str) -> Manifest:
@@ -253,28 +251,20 @@ class WriteSteps:
         Raises:
             BuildError: another build was committed since this one has begun.
         """
-        now = state.manifest
-        if now and plan_of(now.folder) == plan_of(target.name) and now.folder != replaced:
-            return now
-        if _folder_of(state) not in ("", replaced):
+        is_same = plan_of(state.current) == plan_of(target.name)
+        if is_same and state.current != replaced:
+            return state.manifest
+        if state.current not in ("", replaced):
             raise build_overtaken(state)
         manifest = target.manifest()
         if manifest is not None:
             return commit(target, manifest, state)
-        if not (self._staging / ROWS_NAME).is_file():
-            if now and plan_of(now.folder) == plan_of(target.name):
-                # it was found complete, or has the same content as an earlier one
-                return now
-            raise InputError("staging-gone", root=self._staging)
-        return None
+        if (self._staging / ROWS_NAME).is_file():
+            return None
+        if is_same:
+            # it was found complete, or has the same content as an earlier one
+            return state.manifest
+        raise InputError("staging-gone", root=self._staging)
 
     def _remove_staging(self) -> None:
         delete_tree(self._staging, RECORD_NAME)
-
-
-def _folder_of(state: OutputState) -> str:
-    return state.manifest.folder if state.manifest else ""
-
-
-def _tasks(task: ShardTask, shards: Iterable[ShardId]) -> list[_Task]:
-    return [_Task(task, shard) for shard in shards]

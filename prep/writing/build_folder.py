@@ -376,8 +376,3 @@ def build_folders(dataset: AnyPath) -> list[BuildFolder]:
         return []
     names = sorted(path.name for path in dataset.iterdir() if _BUILD.fullmatch(path.name))
     return [BuildFolder(dataset, name) for name in names if is_owned(dataset / name)]
-
-
-def with_folder(shard: Shard, folder: str) -> Shard:
-    """Return a shard that lies in another folder of a build."""
-    return replace(shard, path=f"{folder}/{shard.path.rpartition('/')[2]}")
