@@ -146,7 +146,8 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
 
     Raises:
         OptionsError: the path is a URL of a store that is not supported.
-        InputError: the folder holds neither a dataset nor an unfinished build, or a build is running.
+        InputError: the folder holds neither a dataset nor an unfinished build, or a build is running; or the
+            manifest is missing, so that all generations would be removed.
         FormatError: the manifest cannot be read, so that the files of the dataset are not known.
     """
     folder = any_path(dataset)
@@ -159,6 +160,13 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
             raise state.fault
         if state.manifest is None and not (state.folders or staged):
             raise nothing
+        complete = [build.name for build in state.folders if build.is_committed]
+        if state.manifest is None and complete:
+            raise InputError(
+                f"{folder} has no {MANIFEST_NAME}, so that nothing shows which of its generations is needed "
+                f"({listed(complete, _SHOWN)}) || make one of them the dataset with 'tfshards restore', or "
+                "delete the folder"
+            )
         needed = {*state.manifest.data_paths} if state.manifest else set[str]()
         if state.current:
             needed.add(f"{state.current}/{MANIFEST_NAME}")

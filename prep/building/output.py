@@ -93,8 +93,7 @@ def existing_folder(folder: AnyPath) -> Iterator[None]:
             # otherwise a power failure may lose the whole dataset after its commit
             sync(*(path.parent for path in reversed(created)))
         except OSError as error:
-            with suppress(OSError):
-                check_usable(inspect_output(folder))
+            check_usable(inspect_output(folder))
             raise InputError("output-unwritable", folder=folder, why=error.strerror) from None
         yield
 

@@ -10,7 +10,7 @@ from tfshards.prep.records.frames import RecordError
 from tfshards.prep.records.shard_file import scan_shard
 from tfshards.prep.sources.staging_folder import remove_staged, unfinished_in
 from tfshards.prep.verification.report import RepairReport
-from tfshards.prep.verification.verify import copy_digest, verify
+from tfshards.prep.verification.verify import copy_digest, folders_of, verify
 from tfshards.prep.views.files import view_files
 from tfshards.prep.writing.build_folder import BuildFolder, is_owned
 from tfshards.schemas import Manifest, read_manifest
@@ -99,7 +99,11 @@ def _replace(dataset: AnyPath, path: str, data: bytes) -> bool:
 
 def _remedies(name: str, dataset: AnyPath, manifest: Manifest, left: Collection[str]) -> Iterator[str]:
     """Yield how to repair damaged files, a line for each folder of a build that holds some."""
-    folders = {path.partition("/")[0] for path in manifest.data_paths if path in left}
+    paths = [
+        *manifest.data_paths,
+        *(f"{build.name}/{RECORD_NAME}" for build in folders_of(dataset, manifest)),
+    ]
+    folders = {path.partition("/")[0] for path in paths if path in left}
     if folders and not manifest.folder:
         yield "copy the damaged TFRecord files from where they came from, and repeat 'tfshards adopt'"
         return

@@ -16,11 +16,12 @@ from tfshards.prep.progress.threads import Tick, in_threads, num_jobs
 from tfshards.prep.sources.keys import to_text
 from tfshards.prep.verification.checks import Companions, companions, record_problems, shard_problems
 from tfshards.prep.verification.report import RecordProblem, VerificationReport
+from tfshards.prep.writing.build_folder import BuildFolder, is_owned
 from tfshards.schemas import Manifest, Problem, Shard, read_manifest
 from tfshards.schemas.errors import listed
 from tfshards.schemas.keys import KeyHashes, hash_array, hash_key
 from tfshards.schemas.manifest_file import digest_problems
-from tfshards.schemas.names import MANIFEST_NAME
+from tfshards.schemas.names import MANIFEST_NAME, RECORD_NAME
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.verbs import file_digest
 
@@ -92,11 +93,22 @@ def verify(
         found = in_threads(look, manifest.shards, meter.add)
     problems = [problem for of_shard, _ in found for problem in of_shard]
     problems += digest_problems(folder, {**manifest.other_digests, **copy_digest(folder, manifest)})
+    problems += [
+        Problem(f"{build.name}/{RECORD_NAME}", "does not show that tfshards made its folder")
+        for build in folders_of(folder, manifest)
+        if not is_owned(build.root)
+    ]
     held = [each for _, each in found if each]
     if is_deep:
         problems += _repeated_keys(folder, manifest, [each.keys for each in held])
         problems += _other_labels(manifest, [each.label_counts for each in held])
     return VerificationReport(os.fspath(dataset), tuple(problems))
+
+
+def folders_of(folder: AnyPath, manifest: Manifest) -> list[BuildFolder]:
+    """Return the folders of the builds whose files belong to a dataset; none of an adopted one."""
+    paths = manifest.data_paths if manifest.folder else ()
+    return [BuildFolder(folder, name) for name in sorted({path.partition("/")[0] for path in paths})]
 
 
 def copy_digest(folder: AnyPath, manifest: Manifest) -> dict[str, str]:

@@ -354,6 +354,8 @@ class BuildFolder:
                 # only empty folders are removed
                 folder.rmdir()
         if [path.name for path in self.root.iterdir()] == [RECORD_NAME]:
+            # or a power failure brings back a folder next to no record
+            sync(self.root)
             # at once, since a folder without its record would not be known to be of tfshards
             delete_tree(moved(self.root, self.dataset / staged_name(secrets.token_hex(4))), RECORD_NAME)
         else:

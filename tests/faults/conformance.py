@@ -360,7 +360,7 @@ FAULTS = [
      "if is_list_type(kind):\n        return _has_truth(",
      "if is_list_type(kind):\n        return values is _has_truth(",
      f"{TABLES}[truth_values_among_numbers_of_json_in_a_list]"),
-    ("a name that is not in the given path is no value", "prep/sources/table_files.py",
+    ("a name that is not in the given path is no value", "schemas/storage/any_path.py",
      "return Path(os.path.abspath(path)) if isinstance(path, Path) else path",
      "return path",
      "tests/conformance/test_tables.py::"

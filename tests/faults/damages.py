@@ -112,8 +112,8 @@ FAULTS = [
     (
         "a shard may have the path of an index",
         NAMES,
-        'if "index" in parts or parts[0]',
-        "if parts[0]",
+        'if "index" in parts or _RESERVED',
+        "if _RESERVED",
         f"{MANIFEST}::test_contradictory_fields_are_reported",
     ),
 ]

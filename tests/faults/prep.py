@@ -5,6 +5,14 @@ KEYLESS = "tests/prep/test_adopt.py::test_verbs_accept_an_adopted_dataset_withou
 
 FAULTS = [
     (
+        "prune takes all generations of a dataset whose manifest is lost",
+        "prep/building/generations.py",
+        "        if state.manifest is None and complete:\n",
+        "        if False:\n",
+        "tests/prep/test_generations.py::"
+        "test_prune_removes_no_generation_if_the_manifest_of_the_dataset_is_lost",
+    ),
+    (
         "Ctrl-C in a terminal reaches the helpers",
         "prep/engines/local.py",
         "            start_new_session=True,\n",

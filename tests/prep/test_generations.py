@@ -72,6 +72,19 @@ def bitmaps(folder: Path, shade: int, broken: int = 12) -> ImageFolder:
     return ImageFolder(folder)
 
 
+def test_prune_removes_no_generation_if_the_manifest_of_the_dataset_is_lost(out):
+    manifest = read_manifest(out)
+    (out / "dataset.json").unlink()
+    before = sorted(out.rglob("*"))
+    for dry_run in (True, False):
+        with pytest.raises(InputError, match=manifest.folder):
+            prune(out, dry_run=dry_run)
+    assert sorted(out.rglob("*")) == before
+    assert restore(out, manifest.folder, log=quiet) == manifest
+    prune(out)
+    assert verify(out, deep=True)
+
+
 def test_what_prune_has_left_of_a_build_is_never_written_again(tmp_path):
     out = tmp_path / "data"
     built(out, bitmaps(tmp_path / "photos", 1), shards=4)

@@ -28,8 +28,9 @@ def test_a_build_that_cannot_start_leaves_what_was_there(tmp_path, quiet_build):
         quiet_build(ImageFolder(tmp_path / "empty"), tmp_path / "out")
     with raises(InputError, "folder-problem", problem="does not exist"):
         quiet_build(ImageFolder(tmp_path / "gone"), tmp_path / "new" / "deep" / "out")
-    outputs = dict.fromkeys(("file/out", "x" * 300, f"new/{'x' * 300}"), "output-unwritable")
-    for out, code in {**outputs, "dangling": "dataset-is-file"}.items():
+    outputs = {"file/out": "output-unwritable", "dangling": "dataset-is-file"}
+    outputs |= dict.fromkeys(("x" * 300, f"new/{'x' * 300}"), "folder-fault")
+    for out, code in outputs.items():
         with raises(InputError, code):
             quiet_build(NUMBERS, tmp_path / out, options=Options(name="x"))
     assert {path.name for path in tmp_path.rglob("*")} == {"out", "empty", "file", "dangling"}

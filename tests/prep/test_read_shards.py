@@ -247,7 +247,7 @@ def test_a_record_that_does_not_fit_the_schema_is_named(tmp_path):
 
 
 def test_a_damaged_index_is_named(numbers, shard):
-    flip(numbers / index_path(shard.name), 3)
+    flip(shard.parent / index_path(shard.name), 3)
     read_shards._index.cache_clear()
     with raises(FormatError, "format") as caught:
         all_of(numbers)

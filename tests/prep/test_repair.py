@@ -169,7 +169,10 @@ def test_nothing_is_written_into_a_folder_that_tfshards_did_not_make(dataset, co
     (folder / "labels.txt").unlink()
     before = contents(dataset)
     report = repair(dataset)
-    assert [problem.place for problem in report.left] == [f"{folder.name}/labels.txt"]
+    assert {problem.place for problem in report.left} == {
+        f"{folder.name}/labels.txt",
+        f"{folder.name}/build.json",
+    }
     assert "build.json" in report.remedies[0]
     assert contents(dataset) == before
 
@@ -210,3 +213,14 @@ def test_the_command_line_prints_what_was_rebuilt_and_what_is_left(dataset):
     assert len(found["remedies"]) == 1
     assert run(f"verify {dataset} --repair").out.splitlines()[-1] == found["remedies"][0]
     assert run(f"verify {dataset} --repair --deep").status == 2
+
+
+def test_a_record_that_does_not_show_whose_folder_it_is_in_is_named(dataset):
+    record = f"{read_manifest(dataset).folder}/build.json"
+    damaged = (dataset / record).read_bytes().replace(b"tfshards build", b"tfshardz build")
+    (dataset / record).write_bytes(damaged)
+    assert [problem.place for problem in verify(dataset).problems] == [record]
+    report = repair(dataset)
+    assert (report.repaired, [problem.place for problem in report.left]) == ((), [record])
+    assert "build.json" in report.remedies[0]
+    assert (dataset / record).read_bytes() == damaged

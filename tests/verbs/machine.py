@@ -30,8 +30,9 @@ from .places import Disk, Place
 FOREIGN = {
     "notes.txt": b"mine",
     "mine/photo.png": b"mine, too",
-    "data-train-0123abcd.tfrecord-00000-of-00001": b"looks like a shard",
-    "rejected-0123abcd.jsonl": b"{}\n",
+    "data-train.tfrecord-00000-of-00001": b"looks like a shard",
+    "0123abcd/data-train.tfrecord-00000-of-00001": b"in a folder that looks like that of a build",
+    "0123abcd/build.json": b"{}\n",
 }
 # and in a folder beside it
 BESIDE = {"notes.txt": b"beside", "index/photo.idx": b"0 1\n"}
