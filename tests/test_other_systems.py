@@ -15,14 +15,11 @@ pytestmark = pytest.mark.processes
 
 ROOT = Path(__file__).parents[1]
 
-# What Windows does not have, or does not allow without rights of its own.
+# What macOS does not have.
 WITHOUT = """
-import os, signal, sys
-for name in ("fcntl", "pwd", "termios"):
-    sys.modules[name] = None
-for name in ("symlink", "link", "getuid", "geteuid", "fork", "killpg", "sched_getaffinity", "posix_fadvise"):
+import os
+for name in ("sched_getaffinity", "posix_fadvise"):
     delattr(os, name)
-del signal.SIGHUP
 """
 
 
@@ -62,7 +59,7 @@ def test_a_download_without_links_and_without_git_is_complete(tmp_path):
         for room in ("src", "prep", "loader", "schemas"):
             for path in (ROOT / room).rglob("*"):
                 if path.is_symlink():
-                    # as Windows and some programs unpack a link
+                    # as some programs unpack a link
                     archive.writestr(str(path.relative_to(ROOT)), os.readlink(path))
                 elif "__pycache__" not in path.parts:
                     archive.write(path, path.relative_to(ROOT))

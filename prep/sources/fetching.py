@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import tempfile
@@ -14,11 +13,12 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from tfshards.schemas import InputError
-from tfshards.schemas.storage import AnyPath, is_remote
+from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.any_path import on_disk
 from tfshards.schemas.storage.listing import stamp_of
 from tfshards.schemas.storage.reader import NUM_REQUESTS, in_background
 from tfshards.schemas.storage.untrusted import open_regular, read_most
+from tfshards.schemas.storage.verbs import may_pass
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")
@@ -79,11 +79,9 @@ def changed(path: AnyPath | bytes) -> InputError:
 
 def unreadable(path: AnyPath | bytes | str, error: OSError) -> InputError:
     """Return the error for an input that cannot be read."""
-    why = error.strerror or error
-    if not is_remote(shown := os.fsdecode(path) if isinstance(path, bytes) else str(path)):
-        return InputError("unreadable", path=shown, why=why)
-    remedy = "" if error.errno in (errno.ENOENT, errno.EACCES) else "; run the same command again to resume"
-    return InputError("unreadable-remote", path=path, why=why, remedy=remedy)
+    code = "unreadable-now" if may_pass(path, error) else "unreadable"
+    shown = os.fsdecode(path) if isinstance(path, bytes) else str(path)
+    return InputError(code, path=shown, why=error.strerror or error)
 
 
 # Bytes that one iterator holds before they are needed; several are read at the same time.

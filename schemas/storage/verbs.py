@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from tfshards.schemas.digests import NUM_LAST_BYTES
 from tfshards.schemas.errors import InputError
+from tfshards.schemas.storage.any_path import is_remote
 from tfshards.schemas.storage.faults import ChangedError, as_os_errors
 from tfshards.schemas.storage.listing import RemoteStatus, abort_uploads
 from tfshards.schemas.storage.reader import in_flight
@@ -58,6 +59,11 @@ def ranges_of(path: AnyPath, ranges: Iterable[tuple[int, int]]) -> Iterator[byte
         for start, end in ranges:
             file.seek(start)
             yield read_gradually(file, end - start)
+
+
+def may_pass(path: AnyPath | str | bytes, error: OSError) -> bool:
+    """Return whether reading may succeed later: the connection to a store failed, or the store itself."""
+    return is_remote(path) and error.errno not in (errno.ENOENT, errno.EACCES)
 
 
 def read_once(path: AnyPath, tick: Callable[[int], object] | None = None) -> tuple[int, str, str]:
@@ -246,20 +252,24 @@ def file_sizes(root: AnyPath, names: Collection[str]) -> dict[str, int | OSError
     """
     sizes: dict[str, int | OSError] = {}
     if isinstance(root, RemotePath):
-        sizes = dict.fromkeys(names, FileNotFoundError(errno.ENOENT, "there is no such object"))
+        missing = FileNotFoundError(errno.ENOENT, "there is no such object")
         try:
-            for folder in {(root / name).parent for name in names}:
-                found = {path.relative_to(root).as_posix(): status.st_size for path, status in folder.files()}
-                sizes.update({name: size for name, size in found.items() if name in sizes})
+            found = _listed(root, {(root / name).parent for name in names})
         except OSError as error:
             return dict.fromkeys(names, error)
-        return sizes
+        return {name: found[name].st_size if name in found else missing for name in names}
     for name in names:
         try:
             sizes[name] = (root / name).stat().st_size
         except OSError as error:
             sizes[name] = error
     return sizes
+
+
+def _listed(root: RemotePath, folders: Iterable[RemotePath]) -> dict[str, RemoteStatus]:
+    """Return the status of each object in these folders, by its path in ``root``."""
+    files = (found for folder in folders for found in folder.files())
+    return {path.relative_to(root).as_posix(): status for path, status in files}
 
 
 def mark_of(folder: AnyPath, names: Collection[str], num_bytes: Mapping[str, int]) -> dict[str, str]:
@@ -285,13 +295,9 @@ def unchanged(folder: AnyPath) -> Callable[[Mapping[str, str], Mapping[str, str]
     ETag is its mark, or another one.
     """
     if isinstance(folder, RemotePath):
-        found = {
-            path.relative_to(folder).as_posix(): status.e_tag
-            for inside in (folder, folder / "index")
-            for path, status in inside.files()
-        }
+        found = _listed(folder, (folder, folder / "index"))
         return lambda digests, marks: all(
-            name in found and found[name] == marks.get(name) for name in digests
+            name in found and found[name].e_tag == marks.get(name) for name in digests
         )
 
     def has_digests(digests: Mapping[str, str], _marks: Mapping[str, str]) -> bool:

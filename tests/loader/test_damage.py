@@ -299,7 +299,9 @@ def test_any_flipped_bit_and_any_end_of_any_file_is_named_or_harmless(copied, re
                 assert file.relative_to(copied).as_posix() in named_by_verify(copied, deep)
             often = tried == 0 or (tried % 20 == 0 and file.suffix != ".json")
             of_load = [lambda path: load(path, batch_size=5, remainder="keep")] if often else []
-            for read in (*readers, *of_load):
+            # nothing but verify reads the copy of the manifest in the folder of the build
+            is_copy = file.name == "dataset.json" and file.parent != copied
+            for read in () if is_copy else (*readers, *of_load):
                 counts[outcome(read, copied, file.name, [*range(COUNT)])] += 1
             file.write_bytes(data)
     assert counts["missed"] == 0

@@ -115,7 +115,7 @@ def test_keys_that_name_no_file_are_skipped(bucket, image_folder, tmp_path, quie
     assert (totals.accepted, totals.entries) == (2, 7)
 
 
-CHANGES = {"replaced": "changed-file", "removed": "unreadable-remote"}
+CHANGES = {"replaced": "changed-file", "removed": "unreadable"}
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -142,7 +142,7 @@ def test_an_object_that_changes_during_the_build_ends_it(
 WRONG = [
     ("{}/none", fault("folder-problem", problem="does not exist")),
     ("{}/data/1.png", fault("folder-problem", problem="is not a folder")),
-    ("s3://no-such-bucket/x", "unreadable-remote"),
+    ("s3://no-such-bucket/x", "unreadable"),
 ]
 
 
@@ -223,7 +223,7 @@ def test_an_array_is_read_in_blocks_of_one_version(proxied, tmp_path, quiet_buil
     assert proxy.count() == {"head": 1, "get": 4}
     proxy.clear()
     quiet_build(Arrays({"x": f"{url}/x.npy"}), tmp_path / "out", shards=2)
-    with raises(InputError, "unreadable-remote"):
+    with raises(InputError, "unreadable"):
         quiet_build(Arrays({"x": f"{url}/y.npy"}), tmp_path / "out2")
 
 
