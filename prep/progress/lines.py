@@ -82,9 +82,6 @@ class Written(NamedTuple):
         return self.num_bytes + _BYTES_PER_EXAMPLE * self.num_examples
 
 
-NOTHING = Written()
-
-
 class WorkProgress:
     """Shows reports in the main process."""
 

@@ -170,8 +170,39 @@ class EncodedInputs:
     finds_duplicates: bool = False
 
     def pieces(self, plan: bytes) -> Iterator[Piece]:
-        """Yield the pieces of a shard."""
-        yield from _read_ahead(_rows_of(plan), self.reader, self.schema, _encoder(self))
+        """Yield the pieces of a shard, while threads read the next ones: that releases the GIL.
+
+        Each thread reads every n-th piece by one iterator, which may request the content of later pieces
+        while the thread decodes this one.
+        """
+        encoded, pieces = _encoder(self), [*pieces_of(_rows_of(plan))]
+        num_threads = min(num_writers(), len(pieces))
+        outcomes = [
+            self.reader.read([row for piece in pieces[first::num_threads] for row in piece], self.schema)
+            for first in range(num_threads)
+        ]
+
+        def read(number: int) -> Piece:
+            piece = pieces[number]
+            with computing():
+                return encoded(piece, [*islice(outcomes[number % num_threads], len(piece))])
+
+        with ExitStack() as stack:
+            for each in outcomes:
+                # when its thread has ended: drops what was requested ahead
+                if isinstance(each, Generator):
+                    stack.callback(each.close)
+            pool = stack.enter_context(ThreadPoolExecutor(max(1, num_threads)))
+            started = deque(pool.submit(read, number) for number in range(num_threads))
+            try:
+                for number in range(num_threads, num_threads + len(pieces)):
+                    piece = started.popleft().result()
+                    if number < len(pieces):
+                        started.append(pool.submit(read, number))
+                    yield piece
+            finally:
+                for future in started:
+                    future.cancel()
 
     def copied(self, plan: bytes) -> None:
         """Return None: every shard is encoded."""
@@ -224,44 +255,3 @@ def _encoder(source: EncodedInputs) -> Callable[[Sequence[Row], Sequence[Outcome
         )
 
     return encoded
-
-
-def _read_ahead(
-    rows: Sequence[Row],
-    reader: Reader,
-    schema: Schema,
-    encoded: Callable[[Sequence[Row], Sequence[Outcome]], Piece],
-) -> Iterator[Piece]:
-    """Yield the pieces in order, while threads read the next ones; reading and decoding release the GIL.
-
-    Each thread reads every n-th piece by one iterator, which may request the content of later pieces while
-    the thread decodes this one.
-    """
-    pieces = [*pieces_of(rows)]
-    num_threads = min(num_writers(), len(pieces))
-    outcomes = [
-        reader.read([row for piece in pieces[first::num_threads] for row in piece], schema)
-        for first in range(num_threads)
-    ]
-
-    def read(number: int) -> Piece:
-        piece = pieces[number]
-        with computing():
-            return encoded(piece, [*islice(outcomes[number % num_threads], len(piece))])
-
-    with ExitStack() as stack:
-        for each in outcomes:
-            # when its thread has ended: drops what was requested ahead
-            if isinstance(each, Generator):
-                stack.callback(each.close)
-        pool = stack.enter_context(ThreadPoolExecutor(max(1, num_threads)))
-        started = deque(pool.submit(read, number) for number in range(num_threads))
-        try:
-            for number in range(num_threads, num_threads + len(pieces)):
-                piece = started.popleft().result()
-                if number < len(pieces):
-                    started.append(pool.submit(read, number))
-                yield piece
-        finally:
-            for future in started:
-                future.cancel()
