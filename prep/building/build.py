@@ -264,7 +264,7 @@ class SourceBuild:
                 raise BuildError("shard-unfinished", where=f"shard {index} of split {split!r}")
         report_warning(*loss_warnings(finished.values()))
         conversions = sum((Counter(shard.conversions) for shard in finished.values()), Counter[str]())
-        counts = label_counts_of(listing, layouts)
+        counts, listed = label_counts_of(listing, layouts), rejects_text(rejects)
         manifest = Manifest(
             name=plan.name,
             build_id="",
@@ -281,10 +281,10 @@ class SourceBuild:
             options=plan.options,
             split_cuts=plan.membership.cuts,
             compression=self.options.compression,
-            rejects_digest=bytes_digest(rejects_text(rejects)) if rejects else "",
+            rejects_digest=bytes_digest(listed) if rejects else "",
             inputs_digest=plan.inputs_digest,
         )
-        files = {REJECTS_NAME: rejects_text(rejects)} if rejects else {}
+        files = {REJECTS_NAME: listed} if rejects else {}
         return Draft(manifest, files, finished, partial(self.report, rejects=rejects, folder=folder.dataset))
 
     def report(self, manifest: Manifest, rejects: Sequence[Reject], folder: AnyPath) -> None:

@@ -171,7 +171,8 @@ def conclude(job: Job, target: BuildFolder, draft: Draft, state: OutputState, *,
     for build, twin in complete:
         if twin.build_id != manifest.build_id:
             continue
-        damage = damage_of(state.folder, twin, is_compared=overwrite, names=written)
+        is_compared = overwrite or twin != state.manifest
+        damage = damage_of(state.folder, twin, is_compared=is_compared, names=written)
         if not damage or _is_replaced(build, twin, target, draft, damage):
             report_line(f"the content is the same as before (build {twin.build_id})")
             # in this order: what is left if this ends here is written and compared again

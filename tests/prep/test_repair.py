@@ -111,6 +111,16 @@ def test_a_damaged_list_of_rejects_is_made_by_a_build_of_all(others, dataset, ph
     assert verify(dataset, deep=True)
 
 
+def test_a_build_whose_manifest_was_lost_is_repaired_without_overwrite(
+    dataset, photos, quiet_build, contents
+):
+    before, manifest = contents(dataset), read_manifest(dataset)
+    flip(dataset / companion(manifest.shards[0].path, "idx"))
+    (dataset / "dataset.json").unlink()
+    assert build(quiet_build, photos, dataset, compression=manifest.compression) == manifest
+    assert contents(dataset) == before
+
+
 def test_a_damaged_shard_of_inputs_that_changed_unnoticed_is_not_replaced(photos, tmp_path, quiet_build):
     out = tmp_path / "out"
     manifest = build(quiet_build, photos, out)
