@@ -7,13 +7,13 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
 from tfshards.prep.building.rejects import read_rejects
-from tfshards.prep.deriving.layout import Runs
-from tfshards.prep.deriving.removed import Removed, RemovedKey, read_removed
+from tfshards.prep.deriving.layout import OldShard, Runs
+from tfshards.prep.deriving.removed import Removed, read_removed, with_prefix
 from tfshards.prep.records.example import with_key_prefix, with_label
 from tfshards.prep.records.frames import Change, FrameReader, RecordError
 from tfshards.prep.records.shard_file import Frames, compressed, in_groups, join_small
@@ -28,6 +28,8 @@ from tfshards.schemas.json_reader import Json, load_json
 from tfshards.schemas.manifest_file import file_problems
 from tfshards.schemas.names import name_fault
 from tfshards.schemas.storage import AnyPath, any_path
+
+Content = TypeVar("Content")
 
 # Appended to every message about damage.
 SEE_VERIFY = "tfshards verify lists all damage"
@@ -55,6 +57,16 @@ class Origin:
         """Whether the examples have keys."""
         return self.manifest.schema.key is not None
 
+    def require_keys(self) -> None:
+        """Raise InputError if the examples have no keys."""
+        if not self.has_keys:
+            raise InputError("no-keys", root=self.root)
+
+    def require_own(self) -> None:
+        """Raise InputError if tfshards did not write the records, which are never changed."""
+        if self.manifest.made.source == "adopt":
+            raise InputError("edit-of-foreign-records", root=self.root)
+
     @property
     def prefix(self) -> bytes:
         """What is put before each key."""
@@ -72,10 +84,7 @@ class Origin:
 
     def index(self, shard: Shard) -> RecordIndex:
         """Return the offsets of the records of a shard."""
-        index, problems = read_index(self.root, shard)
-        if index is None:
-            raise self.damaged(problems)
-        return index
+        return self._sound(read_index(self.root, shard))
 
     def _change(self, labels: Mapping[int, int]) -> Change | None:
         prefix, label = self.prefix, self.manifest.schema.label
@@ -97,20 +106,13 @@ class Origin:
 
     def labels(self, shard: Shard) -> IntArray | None:
         """Return the label of each record of a shard; None if there are no labels."""
-        if not shard.labels_digest:
-            return None
-        labels, problems = read_labels(self.root, shard)
-        if labels is None:
-            raise self.damaged(problems)
-        return labels
+        return self._sound(read_labels(self.root, shard)) if shard.labels_digest else None
 
     def keys(self, shard: Shard) -> list[bytes] | None:
         """Return the new key of each record of a shard; None if there are no keys."""
         if not shard.keys_digest:
             return None
-        keys, problems = read_keys(self.root, shard)
-        if keys is None:
-            raise self.damaged(problems)
+        keys = self._sound(read_keys(self.root, shard))
         return [self.prefix + key for key in keys] if self.prefix else keys
 
     def rejects(self) -> list[Reject]:
@@ -120,8 +122,7 @@ class Origin:
 
     def removed(self) -> Removed:
         """Return the removed keys, with what is before the new keys."""
-        removed = read_removed(self.root, self.manifest)
-        return frozenset(RemovedKey(each.hashed, self.prefix + each.prefix) for each in removed)
+        return with_prefix(read_removed(self.root, self.manifest), self.prefix)
 
     def to_json(self) -> dict[str, Json]:
         """Return what the manifest of a derived dataset records about this one."""
@@ -129,6 +130,12 @@ class Origin:
         split: dict[str, Json] = {"split": self.split} if self.split else {}
         options = dict(manifest.options)
         return {"name": manifest.name, "build_id": manifest.build_id, "options": options, **split}
+
+    def _sound(self, read: tuple[Content | None, Sequence[Problem]]) -> Content:
+        content, problems = read
+        if content is None:
+            raise self.damaged(problems)
+        return content
 
     def damaged(self, problems: Sequence[Problem]) -> InputError:
         """Return the error about damage of the dataset."""
@@ -158,6 +165,12 @@ def open_origin(root: str | os.PathLike[str] | AnyPath, split: str = "") -> Orig
     return replace(origin, manifest=replace(origin.manifest, splits={split: next(iter(splits.values()))}))
 
 
+def labels_of(origin: Origin, shards: Sequence[Shard]) -> IntArray | None:
+    """Return the label of each example of some shards of a dataset; None if there are no labels."""
+    labels = [of for shard in shards if (of := origin.labels(shard)) is not None]
+    return np.concatenate(labels) if labels else None
+
+
 @contextmanager
 def damage_named() -> Iterator[None]:
     """Raise BuildError about a damaged record that is read in the context."""
@@ -165,14 +178,6 @@ def damage_named() -> Iterator[None]:
         yield
     except RecordError as error:
         raise BuildError("shard-damaged", SEE_VERIFY, text=str(error)) from None
-
-
-class OldShard(NamedTuple):
-    """A shard of an origin, given by its index, and new labels by number of the record."""
-
-    origin: int
-    shard: Shard
-    labels: Mapping[int, int] = {}
 
 
 def copy_plan(old: OldShard) -> bytes:

@@ -30,8 +30,8 @@ FAULTS = [
     (
         "remove removes one example too many",
         "prep/deriving/remove.py",
-        "    is_removed = before.is_removed.copy()\n",
-        "    is_removed = before.is_removed.copy()\n    is_removed[-1] = True\n",
+        "    origin, is_removed = edit.origin, edit.is_removed.copy()\n",
+        "    origin, is_removed = edit.origin, edit.is_removed.copy()\n    is_removed[-1] = True\n",
         VERBS,
     ),
     (
@@ -44,7 +44,7 @@ FAULTS = [
     (
         "a second remove forgets the keys of the first one",
         "prep/deriving/remove.py",
-        "removed=before.removed | {",
+        "removed=edit.removed | {",
         "removed=frozenset() | {",
         "tests/prep/test_remove.py::test_nothing_of_the_removed_examples_is_on_disk_after_prune",
     ),
@@ -242,9 +242,8 @@ FAULTS = [
     (
         "a reshard in place forgets the rejects",
         "prep/deriving/derive.py",
-        "        rejects, removed = rejects_text(self.rejects), removed_text(self.removed)\n",
-        "        removed = removed_text(self.removed)\n"
-        '        rejects = rejects_text(self.rejects if self.outline.made.source != "reshard" else ())\n',
+        "with_lists(manifest, self.rejects, self.removed)",
+        'with_lists(manifest, self.rejects if self.outline.made.source != "reshard" else (), self.removed)',
         VERBS,
     ),
 ]
