@@ -42,7 +42,7 @@ class Derived:
 
     Attributes:
         outline: its manifest with the label counts of each split, but without what is only known when it is
-            written: shards, folder and ids.
+            written: its shards, its folder, its ids and the numbers of its totals.
         origins: the datasets.
         splits: where the records of each split come from.
         run: does the work of an engine.

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -23,7 +24,7 @@ from tfshards.prep.sources.keys import KEY_FEATURE, to_text
 from tfshards.schemas import BuildError, Manifest, Schema, Shard
 from tfshards.schemas.errors import counted
 from tfshards.schemas.example import ParsedExample
-from tfshards.schemas.index import FOOTER_BYTES, HEADER_BYTES, IntArray
+from tfshards.schemas.index import FOOTER_BYTES, HEADER_BYTES, IntArray, RecordIndex
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.keys import each_shard, hash_array, hash_key, keys_at
 from tfshards.schemas.split import rows_by_shard
@@ -191,10 +192,10 @@ def diff(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> Diff:
     for origin in origins:
         origin.require_keys()
     first, second = _Examples(origins[0], after), _Examples(origins[1], before)
-    _, in_first, in_second = np.intersect1d(first.hashes, second.hashes, return_indices=True)
+    _, in_first, in_second = np.intersect1d(first.hashes(second), second.hashes(first), return_indices=True)
     has_changed = _have_changed(first, second, in_first, in_second)
-    classes = first.classes[in_first], second.classes[in_second]
-    splits = first.splits[in_first], second.splits[in_second]
+    classes = first.classes()[in_first], second.classes()[in_second]
+    splits = first.splits()[in_first], second.splits()[in_second]
     has_other_class, has_moved = (np.asarray(a != b, np.bool_) for a, b in (classes, splits))
 
     def changes(is_one: BoolArray, names: tuple[_Names, _Names]) -> tuple[Change, ...]:
@@ -219,12 +220,8 @@ class _Examples:
     Attributes:
         origin: the dataset.
         shards: the shards.
-        indexes: their indexes, by path.
-        lengths: number of bytes of each record with its frame.
+        num_examples: number of examples.
         has_classes: whether both datasets have classes; otherwise a label is a value as any other.
-        hashes: what is equal if the keys of two examples are.
-        splits: the name of the split of each example.
-        classes: the name of the class of each example, its number if it has none; "" without classes.
     """
 
     def __init__(self, origin: Origin, other: Manifest) -> None:
@@ -233,23 +230,28 @@ class _Examples:
         held = [of for of in _shards_of(origin.manifest) if _identity(*of) not in shared]
         self.origin = origin
         self.shards = [shard for _, shard in held]
-        self.indexes = {shard.path: origin.index(shard) for shard in self.shards}
-        lengths = [index.lengths for index in self.indexes.values()]
-        self.lengths = np.concatenate([np.zeros(0, np.int64), *lengths])
+        self._split_names = [split for split, _ in held]
         self.has_classes = bool(schema.label and other.schema.label)
-        self.hashes = self._hashes({shard.keys_digest for _, shard in _shards_of(other)})
-        sizes = np.array([shard.num_examples for shard in self.shards], np.int64)
-        self.splits: _Names = np.repeat(np.array([split for split, _ in held], object), sizes)
-        self.classes: _Names = np.full(self.num_examples, "", object)
-        labels = labels_of(origin, self.shards) if self.has_classes else None
-        if labels is not None:
-            names = schema.class_names
-            numbers, inverse = np.unique(labels, return_inverse=True)
-            known = [names[label] if 0 <= label < len(names) else str(label) for label in numbers.tolist()]
-            self.classes = np.array(known, object)[inverse.reshape(-1)]
+        self.num_examples = sum(shard.num_examples for shard in self.shards)
 
-    def _hashes(self, known: Collection[str]) -> npt.NDArray[np.bytes_]:
-        """Return a hash of each key, or its number in a file of keys whose digest is ``known``."""
+    def splits(self) -> _Names:
+        """Return the name of the split of each example."""
+        sizes = np.array([shard.num_examples for shard in self.shards], np.int64)
+        return np.repeat(np.array(self._split_names, object), sizes)
+
+    def classes(self) -> _Names:
+        """Return the name of the class of each example, its number if it has none; "" without classes."""
+        labels = labels_of(self.origin, self.shards) if self.has_classes else None
+        if labels is None:
+            return np.full(self.num_examples, "", object)
+        names = self.origin.manifest.schema.class_names
+        numbers, inverse = np.unique(labels, return_inverse=True)
+        known = [names[label] if 0 <= label < len(names) else str(label) for label in numbers.tolist()]
+        return np.array(known, object)[inverse.reshape(-1)]
+
+    def hashes(self, other: _Examples) -> npt.NDArray[np.bytes_]:
+        """Return a hash of each key, or its number in a file of keys that the other dataset has as well."""
+        known = {shard.keys_digest for shard in other.shards}
         rest = [shard for shard in self.shards if shard.keys_digest not in known]
         hashes = (hash_array(map(hash_key, keys)) for _, keys in each_shard(self.origin.root, rest))
         found = [hash_array([])]
@@ -263,10 +265,15 @@ class _Examples:
         # S compares as V, since all have the same length, and can be sorted
         return np.concatenate(found).view("S16")
 
-    @property
-    def num_examples(self) -> int:
-        """Number of examples."""
-        return len(self.hashes)
+    @cached_property
+    def indexes(self) -> dict[str, RecordIndex]:
+        """The indexes of the shards, by path."""
+        return {shard.path: self.origin.index(shard) for shard in self.shards}
+
+    def lengths(self, numbers: IntArray) -> IntArray:
+        """Return the numbers of bytes of some records with their frames."""
+        lengths = [index.lengths for index in self.indexes.values()]
+        return np.concatenate([np.zeros(0, np.int64), *lengths])[numbers]
 
     def others(self, numbers: IntArray) -> IntArray:
         """Return the numbers of all other examples, ascending."""
@@ -318,7 +325,7 @@ class _Examples:
             _, shard, rows, records = held
             found[rows] = read(shard, records, tick)
 
-        root, num_bytes = self.origin.root, int(self.lengths[numbers].sum())
+        root, num_bytes = self.origin.root, int(self.lengths(numbers).sum())
         try:
             with damage_named(), Meter(f"{what} of {root}", num_bytes) as meter:
                 in_threads(work, [*rows_by_shard(self.shards, numbers)], meter.add)
@@ -352,7 +359,7 @@ def _have_changed(one: _Examples, other: _Examples, in_one: IntArray, in_other: 
     names = sorted({*schemas[0].names} & {*schemas[1].names} - labels - {KEY_FEATURE.name})
     differs = np.ones(len(in_one), np.bool_)
     if {*schemas[0].features} == {*schemas[1].features}:
-        differs = one.lengths[in_one] != other.lengths[in_other]
+        differs = one.lengths(in_one) != other.lengths(in_other)
         rows = np.flatnonzero(~differs)
         differs[rows] = one.checksums(in_one[rows]) != other.checksums(in_other[rows])
     rows = np.flatnonzero(differs)
