@@ -144,7 +144,7 @@ def build(folder: Path, repeats: bool) -> dict[str, object]:
         clock.end("write")
         task = work.function.args[0]
         for shard in work.items:
-            plan_files.append(task.folder.note_path("first", shard, "plan").stat().st_size)
+            plan_files.append(task.folder.note_path(shard, "plan").stat().st_size)
             leave_shard(task, shard)
         clock.start()
 
@@ -166,12 +166,12 @@ def build(folder: Path, repeats: bool) -> dict[str, object]:
 
 def leave_shard(task: ShardTask, shard: ShardId) -> None:
     """Leave in the folder of the build what a worker leaves of a shard, with sparse or empty files."""
-    from tfshards.prep.writing.build_folder import FinishedShard
+    from tfshards.prep.writing.build_folder import FinishedShard, plan_digest
     from tfshards.schemas import Shard
 
     folder = task.folder
-    path, plan = f"{folder.name}/{task.shard_name(shard)}", folder.read_plan(task.phase, shard)
-    sizes = json.loads(plan.content)[2]
+    path, plan = f"{folder.name}/{task.shard_name(shard)}", folder.read_plan(shard)
+    sizes = json.loads(plan)[2]
     described = Shard(
         path=path,
         num_examples=len(sizes),
@@ -187,8 +187,8 @@ def leave_shard(task: ShardTask, shard: ShardId) -> None:
     for each in described.files:
         with (folder.dataset / each).open("wb") as file:
             file.truncate(described.num_bytes if each == path else 0)
-    digests = plan.digests
-    folder.write_finished(task.phase, shard, FinishedShard(described, digests.whole, digests.content))
+    final = plan_digest(task.source.final(plan, ()))
+    folder.write_finished(shard, FinishedShard(described, plan_digest(plan), final))
 
 
 def _peak_mb() -> float:

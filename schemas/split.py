@@ -102,7 +102,12 @@ class Shard(JsonRecord):
     @property
     def files(self) -> tuple[str, ...]:
         """Paths of all files of the shard; the shard itself is the last one."""
-        return (*self.companion_digests, self.path)
+        return tuple(self.digests)
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """Digests of all files of the shard, by path, in the order of ``files``."""
+        return {**self.companion_digests, self.path: self.digest}
 
     @classmethod
     def read(cls, reader: ObjectReader, schema: Schema | None) -> Shard:

@@ -6,8 +6,8 @@ import hashlib
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -18,35 +18,32 @@ from tfshards.prep.building.rejects import (
     final_layouts,
     log_rejects,
     loss_warnings,
+    original_of,
     read_rejects,
     rejects_text,
     repeated_inputs,
 )
-from tfshards.prep.building.state import OutputState, Wanted, check_usable, inspect_output, plain_folder
+from tfshards.prep.building.state import OutputState, Wanted, check_usable, inspect_output
 from tfshards.prep.building.write import Writer
 from tfshards.prep.engines.table import EngineName, Work, find_run, is_distributed, run_on_threads
-from tfshards.prep.imaging.options import JPEG_QUALITY, ImageOptions
+from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.planning.make_plan import check_types, make_plan
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
 from tfshards.prep.planning.plan import Layouts, Plan, label_counts_of
-from tfshards.prep.progress.lines import Log, Written, report_line, report_warning, takes_log, to_stderr
+from tfshards.prep.progress.lines import Log, Written, report_warning, takes_log, to_stderr
 from tfshards.prep.records.values import check_comparable
 from tfshards.prep.sources.base import Listing, Reader, Source
 from tfshards.prep.sources.keys import RowKeys, to_bytes, to_text
-from tfshards.prep.writing.build_folder import BuildFolder, FinishedShard, Reject, ShardId, ShardPlan
-from tfshards.prep.writing.shard import EncodedInputs, inputs_plan
-from tfshards.schemas import InputError, Manifest, Shard, Split, Totals
+from tfshards.prep.writing.build_folder import BuildFolder, Reject, ShardId, ShardPlan
+from tfshards.prep.writing.shard import EncodedInputs, ShardTask, inputs_plan
+from tfshards.schemas import BuildError, Manifest, Shard, Split, Totals
 from tfshards.schemas.companions import read_keys
 from tfshards.schemas.digests import bytes_digest
-from tfshards.schemas.errors import counted
 from tfshards.schemas.names import REJECTS_NAME
 from tfshards.schemas.option import recorded_values
-from tfshards.schemas.sizes import size
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.verbs import require_space
 
-# If images make a dataset larger than its source by this factor, the reason is logged.
-_MUCH_LARGER = 1.5
 # Bytes of a record in addition to those of its source: frame, tags, names, label.
 _RECORD_OVERHEAD = 96
 
@@ -110,8 +107,7 @@ def build(
             trusts_times=not checksum,
             locations=() if (location := source.location()) is None else (location,),
         )
-        changes = partial(changed_keys, state, plan.listing)
-        return produce(job, state, overwrite=overwrite, changes=changes)
+        return produce(job, state, overwrite=overwrite)
 
 
 def plan(
@@ -174,60 +170,72 @@ class SourceBuild:
     @property
     def wanted(self) -> Wanted:
         """The build, as an output shows whether it holds it."""
-        return wanted_of(self.plan)
+        return replace(wanted_of(self.plan), changes=partial(changed_keys, self.plan.listing))
 
     @property
     def stamps(self) -> str:
         """Hash of the stamps of all inputs."""
         return hashlib.sha256(self.plan.listing.stamps.astype("<i8").tobytes()).hexdigest()
 
-    def writer(self, folder: BuildFolder, layouts: Layouts, *, finds_duplicates: bool) -> Writer:
-        """Return what writes the shards of layouts."""
-        schema = self.plan.listing.schema
-        return Writer(
-            folder=folder,
-            source=EncodedInputs(self.reader, schema, self.options.compression, finds_duplicates),
-            schema=schema,
-            name=self.plan.name,
-            num_shards={split: len(layout) for split, layout in layouts.items()},
-            run=self.run,
-            locations=self.locations,
+    @property
+    def _inputs(self) -> str:
+        """What shows that rejects were found in inputs of the same state."""
+        return f"{self.stamps} {self.trusts_times}"
+
+    def writer(self, folder: BuildFolder) -> Writer:
+        """Return what writes the shards."""
+        schema, options = self.plan.listing.schema, self.options
+        source = EncodedInputs(self.reader, schema, options.compression, options.duplicates != "keep")
+        num_shards = {split: len(layout) for split, layout in self.plan.layouts.items()}
+        task = ShardTask(
+            folder=folder, source=source, schema=schema, name=self.plan.name, num_shards=num_shards
         )
+        return Writer(task=task, run=self.run, locations=self.locations)
 
-    def first_writer(self, folder: BuildFolder) -> Writer:
-        """Return what writes the shards of the first layouts."""
-        return self.writer(folder, self.plan.layouts, finds_duplicates=self.options.duplicates != "keep")
-
-    def plans(
-        self, layouts: Layouts, shards: Iterable[ShardId] | None = None
-    ) -> Iterator[tuple[ShardId, ShardPlan]]:
-        """Yield the plans of shards of layouts, by default of all."""
-        for shard in all_shards(layouts) if shards is None else shards:
-            columns = self.plan.listing.columns(layouts[shard.split][shard.shard_index])
-            yield shard, inputs_plan(columns, trusts_times=self.trusts_times)
-
-    def sizes(self, layouts: Layouts, shards: Iterable[ShardId] | None = None) -> dict[ShardId, Written]:
-        """Return the examples of shards, and their bytes in the source."""
-        sizes = self.plan.listing.sizes
-        numbers = {
-            shard: layouts[shard.split][shard.shard_index]
-            for shard in (all_shards(layouts) if shards is None else shards)
-        }
-        return {shard: Written(len(each), int(sizes[each].sum())) for shard, each in numbers.items()}
+    def _plans(self, layouts: Layouts, *, is_final: bool) -> Iterator[ShardPlan]:
+        """Yield the plans of the shards of layouts."""
+        listing = self.plan.listing
+        for shard in _shards_of(layouts):
+            numbers = layouts[shard.split][shard.shard_index]
+            text = inputs_plan(listing.columns(numbers), trusts_times=self.trusts_times, is_final=is_final)
+            yield ShardPlan(shard, text, Written(len(numbers), int(listing.sizes[numbers].sum())))
 
     def write(self, folder: BuildFolder) -> Draft:
         """Write every shard, and again those that change because of rejected inputs."""
-        self.check(folder)
-        layouts = self.plan.layouts
-        first = self.first_writer(folder).write("first", self.plans(layouts), self.sizes(layouts))
-        layouts, rejects = self.balanced(folder, first)
-        finished = first
-        if rejects:
-            writer = self.writer(folder, layouts, finds_duplicates=False)
-            finished = writer.write("final", self.plans(layouts), self.sizes(layouts))
-        return self.draft(folder, layouts, finished, rejects)
+        writer = self.writer(folder)
+        writer.write(self.begin(folder))
+        writer.write(self.balance(folder))
+        return self.draft(folder)
 
-    def check(self, folder: BuildFolder) -> None:
+    def begin(self, folder: BuildFolder) -> dict[ShardId, Written]:
+        """Return the shards of all inputs that are not finished; none if it is known what is rejected."""
+        self._check(folder)
+        if folder.read_rejects(self._inputs) is not None:
+            return {}
+        return self.writer(folder).begin(self._plans(self.plan.layouts, is_final=False))
+
+    def balance(self, folder: BuildFolder) -> dict[ShardId, Written]:
+        """Return the shards of the inputs that are not rejected, except those that are finished."""
+        writer, rejects = self.writer(folder), folder.read_rejects(self._inputs)
+        is_new = rejects is None
+        if rejects is None:
+            first = writer.finished(_shards_of(self.plan.layouts))
+            rejects = [reject for done in first.values() for reject in done.rejected]
+        # the limit holds for inputs that cannot be examples, not for duplicates
+        unusable = [reject for reject in rejects if original_of(reject) is None]
+        check_rejects(unusable, self.plan, self.options, folder)
+        if is_new:
+            rejects += repeated_inputs(self.plan, first, self.options)
+            folder.write_rejects(self._inputs, rejects)
+            if not rejects:
+                return {}
+        layouts = self._final_layouts(rejects)
+        return writer.begin(self._plans(layouts, is_final=True), is_balancing=is_new)
+
+    def _final_layouts(self, rejects: Sequence[Reject]) -> Layouts:
+        return final_layouts(self.plan, rejects, self.options, may_be_empty=self.may_be_empty)
+
+    def _check(self, folder: BuildFolder) -> None:
         """Raise InputError if the options do not fit the examples, or there is no space for the shards."""
         listing = self.plan.listing
         if self.options.duplicates != "keep":
@@ -237,31 +245,26 @@ class SourceBuild:
         if keeps_sizes:
             # otherwise the shards may be far smaller than the inputs
             needed = int(listing.sizes.sum()) + _RECORD_OVERHEAD * listing.num_examples
-            written = folder.finished("first", all_shards(self.plan.layouts)).values()
+            written = folder.finished(_shards_of(self.plan.layouts)).values()
             missing = needed - sum(one.shard.num_bytes for one in written)
             require_space(folder.dataset, max(0, missing), "the dataset")
 
-    def balanced(
-        self, folder: BuildFolder, first: Mapping[ShardId, FinishedShard]
-    ) -> tuple[Layouts, list[Reject]]:
-        """Return the final layouts, and the inputs that are in none, since the first shards rejected them."""
-        rejects = [reject for shard in first.values() for reject in shard.rejected]
-        check_rejects(rejects, self.plan, self.options, folder)
-        rejects += repeated_inputs(self.plan, first, self.options)
-        return final_layouts(self.plan, rejects, self.options, may_be_empty=self.may_be_empty), rejects
+    def rejects(self, folder: BuildFolder) -> list[Reject]:
+        """Return what ``balance`` has left out."""
+        return folder.read_rejects(self._inputs) or []
 
-    def draft(
-        self,
-        folder: BuildFolder,
-        layouts: Layouts,
-        finished: Mapping[ShardId, FinishedShard],
-        rejects: Sequence[Reject],
-    ) -> Draft:
+    def draft(self, folder: BuildFolder) -> Draft:
         """Return what was written; log what conversions lost."""
-        plan, listing = self.plan, self.plan.listing
+        plan, listing, rejects = self.plan, self.plan.listing, self.rejects(folder)
+        layouts = self._final_layouts(rejects)
+        finished = self.writer(folder).finished(_shards_of(layouts))
+        for (split, index), done in finished.items():
+            if done.shard.num_examples != len(layouts[split][index]):
+                # of a repeated task that began before the shards were balanced
+                raise BuildError("shard-unfinished", where=f"shard {index} of split {split!r}")
         report_warning(*loss_warnings(finished.values()))
         conversions = sum((Counter(shard.conversions) for shard in finished.values()), Counter[str]())
-        counts = label_counts_of(listing, layouts)
+        counts, listed = label_counts_of(listing, layouts), rejects_text(rejects)
         manifest = Manifest(
             name=plan.name,
             build_id="",
@@ -278,41 +281,27 @@ class SourceBuild:
             options=plan.options,
             split_cuts=plan.membership.cuts,
             compression=self.options.compression,
-            rejects_digest=bytes_digest(rejects_text(rejects)) if rejects else "",
+            rejects_digest=bytes_digest(listed) if rejects else "",
             inputs_digest=plan.inputs_digest,
         )
-        files = {REJECTS_NAME: rejects_text(rejects)} if rejects else {}
+        files = {REJECTS_NAME: listed} if rejects else {}
         return Draft(manifest, files, finished, partial(self.report, rejects=rejects, folder=folder.dataset))
 
     def report(self, manifest: Manifest, rejects: Sequence[Reject], folder: AnyPath) -> None:
-        """Log what was rejected, or has grown."""
+        """Log what was rejected."""
         log_rejects(rejects, self.plan.listing.num_examples, manifest, folder)
-        _explain_size(manifest, self.plan)
 
-    def mend(self, folder: BuildFolder, manifest: Manifest, damaged: Sequence[Shard]) -> bool:
-        """Write damaged shards of a complete build again; return whether that is possible."""
-        try:
-            rejects = read_rejects(folder.dataset, manifest)
-        except InputError:
-            return False
-        # the dataset may hold shards and rejects of earlier builds as well
-        rejects = [reject for reject in rejects if self.plan.listing.find(reject.key) is not None]
-        layouts = final_layouts(self.plan, rejects, self.options, may_be_empty=self.may_be_empty)
-        numbers = {
-            shard.path: ShardId(split, index)
-            for split, held in manifest.splits.items()
-            for index, shard in enumerate(
-                shard for shard in held.shards if plain_folder(shard.path) == folder.name
-            )
-        }
-        shards = [numbers[shard.path] for shard in damaged]
-        self.writer(folder, layouts, finds_duplicates=False).write(
-            "final",
-            self.plans(layouts, shards),
-            self.sizes(layouts, shards),
-            expected={shard.path: shard.digest for shard in damaged},
-        )
-        return True
+    def take_over(self, folder: BuildFolder, manifest: Manifest, sound: Mapping[str, Shard]) -> None:
+        """Record the sound shards of a damaged build of the same plan as finished."""
+        # the dataset may hold rejects of earlier builds as well
+        rejects = [
+            reject
+            for reject in read_rejects(folder.dataset, manifest)
+            if self.plan.listing.find(reject.key) is not None
+        ]
+        folder.open()
+        folder.write_rejects(self._inputs, rejects)
+        self.writer(folder).take_over(self._plans(self._final_layouts(rejects), is_final=True), sound)
 
 
 def wanted_of(plan: Plan) -> Wanted:
@@ -320,12 +309,11 @@ def wanted_of(plan: Plan) -> Wanted:
     return Wanted(plan.name, plan.listing.schema, plan.options, plan.inputs_digest)
 
 
-def all_shards(layouts: Layouts) -> list[ShardId]:
-    """Return the shards of layouts."""
+def _shards_of(layouts: Layouts) -> list[ShardId]:
     return [ShardId(split, index) for split, layout in layouts.items() for index in range(len(layout))]
 
 
-def changed_keys(state: OutputState, now: Listing) -> str:
+def changed_keys(now: Listing, state: OutputState) -> str:
     """Return how the keys of inputs differ from those of the dataset in an output, if it has keys.
 
     The text is such as ``2 added, such as 'a.jpg'``, and empty if nothing is known.
@@ -358,19 +346,3 @@ def _totals(listing: Listing, rejects: Sequence[Reject], conversions: Mapping[st
         },
         conversions=dict(sorted(conversions.items())),
     )
-
-
-def _explain_size(manifest: Manifest, plan: Plan) -> None:
-    """If images stored as PNG made the dataset much larger than its source, log how to avoid it."""
-    written = sum(split.num_bytes for split in manifest.splits.values())
-    source = int(plan.listing.sizes.sum())
-    num_converted = manifest.totals.conversions.get("re-encoded", 0)
-    # with these jpeg_quality= is given already, or is not allowed
-    images = ImageOptions(**recorded_values(ImageOptions, plan.options))
-    was_chosen = images.jpeg_quality or images.format != "keep" or images.depth != 8 or images.channels == 4
-    if num_converted and written > _MUCH_LARGER * source and not was_chosen:
-        report_line(
-            f"the dataset has {size(written)}, its source {size(source)}: {counted(num_converted, 'image')} "
-            f"could not be kept unchanged; jpeg_quality={JPEG_QUALITY}, or less, stores them as JPEG "
-            "instead of lossless PNG"
-        )

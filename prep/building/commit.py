@@ -13,6 +13,7 @@ missing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -24,9 +25,10 @@ from tfshards.prep.building.state import (
     discard_message,
     inspect_output,
     plain_folder,
+    plain_name,
 )
 from tfshards.prep.progress.lines import report_line, report_warning
-from tfshards.prep.sources.staging_folder import staged_folder, unfinished_in
+from tfshards.prep.sources.staging_folder import unfinished_in
 from tfshards.prep.views.files import view_files, view_notes
 from tfshards.prep.writing.build_folder import BuildFolder, FinishedShard, ShardId
 from tfshards.schemas import BuildError, InputError, Manifest, Problem, Shard
@@ -75,75 +77,113 @@ class Job(Protocol):
     def write(self, folder: BuildFolder) -> Draft:
         """Write all shards, except those that are finished."""
 
-    def mend(self, folder: BuildFolder, manifest: Manifest, damaged: Sequence[Shard]) -> bool:
-        """Write these shards of a complete build again; return whether that is possible."""
+    def take_over(self, folder: BuildFolder, manifest: Manifest, sound: Mapping[str, Shard]) -> None:
+        """Record the sound shards of a damaged build, given by their names, as finished.
+
+        Raises:
+            InputError: what the build rejected is not known, so that all shards have to be written.
+        """
 
 
-def produce(
-    job: Job, state: OutputState, *, overwrite: bool = False, changes: Callable[[], str] = str
-) -> Manifest:
+def produce(job: Job, state: OutputState, *, overwrite: bool = False) -> Manifest:
     """Make a job the dataset of a locked output, and return its manifest.
 
-    Nothing is written if it is the dataset already. Of a complete build that is damaged, only the damaged
-    files are written. If the stamps of inputs have changed, everything is written again, into another folder,
-    which is kept only if its content differs.
+    Nothing is written if it is the dataset already. If a complete build is damaged, or the stamps of inputs
+    have changed, shards are written into another folder: only the damaged ones, or all. If the content is the
+    same, they replace the damaged ones, and the folder is removed.
 
     Raises:
         InputError, FormatError: see ``check_replaceable``; or the content has changed, and ``overwrite`` is
             false.
         BuildError: another build was committed meanwhile; or the job failed.
     """
-    target = prepare(job, state, overwrite=overwrite, changes=changes)
+    target = prepare(job, state, overwrite=overwrite)
     if isinstance(target, Manifest):
         return target
     try:
         return conclude(job, target, job.write(target), state, overwrite=overwrite)
     except (BuildError, OSError) as failure:
         now = overtaken(state, failure)
-        if now.manifest is None or now.manifest.folder != target.name:
+        if now.current != target.name:
             raise build_overtaken(now) from failure
     report_line(f"{state.folder}: another run of the same build has committed it meanwhile")
-    return produce(job, now, overwrite=overwrite, changes=changes)
+    return produce(job, now, overwrite=overwrite)
 
 
-def prepare(
-    job: Job, state: OutputState, *, overwrite: bool, changes: Callable[[], str] = str
-) -> Manifest | BuildFolder:
+def prepare(job: Job, state: OutputState, *, overwrite: bool) -> Manifest | BuildFolder:
     """Return the manifest of a job that is the dataset now, or the folder into which it is to be written."""
-    wanted, folder = job.wanted, state.folder
-    check_replaceable(state, wanted, overwrite=overwrite, changes=changes)
+    wanted = job.wanted
+    check_replaceable(state, wanted, overwrite=overwrite)
     complete = _complete_builds(state, wanted)
     same = [each for each in complete if job.trusts_times and each[0].record()[1] == job.stamps]
-    discard_unfinished(state, wanted, keeps_own=not same)
+    damage: list[Problem] = []
     if same:
         build, manifest = same[0]
         # of a build that is the dataset, a command looks at all bytes only if it is told to
-        damage = damage_of(folder, manifest, is_compared=overwrite or manifest != state.manifest)
-        if not damage or _mended(job, build, manifest, damage):
+        damage = damage_of(state.folder, manifest, is_compared=overwrite or manifest != state.manifest)
+        if not damage:
+            discard_unfinished(state, wanted, keeps_own=False)
             return commit(build, manifest, state, is_compared=overwrite)
+    elif complete:
+        report_line(f"inputs may have changed since {state.folder} was built: writing it again")
+    discard_unfinished(state, wanted, keeps_own=True)
     target = state.new_folder(wanted.plan_id)
-    if complete and not same:
-        report_line(f"inputs may have changed since {folder} was built: writing it again")
     target.create(wanted.options, job.stamps)
     target.reopen()
+    if damage:
+        _take_over(job, target, build, manifest, damage)
     return target
+
+
+def _take_over(
+    job: Job, target: BuildFolder, build: BuildFolder, manifest: Manifest, damage: Sequence[Problem]
+) -> None:
+    """Record what is sound in a damaged build as finished, if possible, so that only the rest is written."""
+    more = f", and {counted(len(damage) - 1, 'other file')}" if len(damage) > 1 else ""
+    report_line(f"repairing {build.root}: {damage[0]}{more}")
+    places = {problem.place for problem in damage}
+    sound = {
+        plain_name(shard.path): shard
+        for shard in manifest.shards
+        if plain_folder(shard.path) == build.name and not places & {*shard.files}
+    }
+    with suppress(InputError):
+        job.take_over(target, manifest, sound)
 
 
 def conclude(job: Job, target: BuildFolder, draft: Draft, state: OutputState, *, overwrite: bool) -> Manifest:
     """Make what was written the dataset, and return its manifest.
 
-    If an earlier build of the same plan has the same content, that is the dataset, and what was written is
-    removed.
+    If an earlier build of the same plan has the same content, that is the dataset. What was written replaces
+    what is damaged there, and is removed.
+
+    Raises:
+        InputError: inputs have other content than those of a build of the same plan, and ``overwrite`` is
+            false, or that build is damaged.
     """
     manifest = replace(draft.manifest, build_id=draft.manifest.content_id())
+    written = {
+        plain_name(done.shard.path)
+        for done in draft.finished.values()
+        if plain_folder(done.shard.path) == target.name
+    }
     complete = _complete_builds(state, job.wanted)
     for build, twin in complete:
-        if twin.build_id == manifest.build_id and not damage_of(state.folder, twin, is_compared=overwrite):
+        if twin.build_id != manifest.build_id:
+            continue
+        is_compared = overwrite or twin != state.manifest
+        damage = damage_of(state.folder, twin, is_compared=is_compared, names=written)
+        if not damage or _is_replaced(build, twin, target, draft, damage):
             report_line(f"the content is the same as before (build {twin.build_id})")
             # in this order: what is left if this ends here is written and compared again
             target.remove()
             build.create(job.wanted.options, job.stamps)
             return commit(build, twin, state, is_compared=overwrite)
+    if len(written) < len(draft.finished):
+        raise InputError(
+            f"{complete[0][0].root} is damaged, and the inputs now give other files || restore the inputs "
+            "that the dataset was built from"
+        )
     if not overwrite and job.wanted.is_in(state.manifest):
         raise InputError("dataset-of-other-inputs", folder=state.folder, line=_changes(manifest, complete))
     manifest = finish(target, manifest, draft, job)
@@ -151,6 +191,19 @@ def conclude(job: Job, target: BuildFolder, draft: Draft, state: OutputState, *,
     report_warning(*view_notes(manifest, target.root))
     draft.report(manifest)
     return manifest
+
+
+def _is_replaced(
+    build: BuildFolder, twin: Manifest, target: BuildFolder, draft: Draft, damage: Sequence[Problem]
+) -> bool:
+    """Replace the damaged files of a build by those of an equal one; return False if these differ."""
+    if any(plain_folder(problem.place) != build.name for problem in damage):
+        return False
+    target.open()
+    target.put_all({**draft.files, **view_files(twin)})
+    digests = {path: digest for shard in twin.shards for path, digest in shard.digests.items()}
+    digests |= twin.other_digests
+    return build.replace_by(target, {plain_name(each.place): digests[each.place] for each in damage})
 
 
 def _complete_builds(state: OutputState, wanted: Wanted) -> list[tuple[BuildFolder, Manifest]]:
@@ -168,31 +221,6 @@ def _changes(manifest: Manifest, complete: Sequence[tuple[BuildFolder, Manifest]
     return (
         f"the content of {counted(len(differing), 'shard')} has changed" if differing else "rejected inputs"
     )
-
-
-def _mended(job: Job, build: BuildFolder, manifest: Manifest, damage: Sequence[Problem]) -> bool:
-    """Write the damaged files of a build again, if that is possible without the others."""
-    places = {problem.place for problem in damage}
-    more = f", and {counted(len(damage) - 1, 'other file')}" if len(damage) > 1 else ""
-    report_line(f"repairing {build.root}: {damage[0]}{more}")
-    damaged = [shard for shard in manifest.shards if places & {*shard.files}]
-    if places - {path for shard in damaged for path in shard.files} - {*manifest.views}:
-        return False
-    if any(plain_folder(path) != build.name for path in places):
-        # a file of another build
-        return False
-    views = {
-        name: content
-        for name, content in view_files(manifest).items()
-        if bytes_digest(content) == manifest.views.get(f"{build.name}/{name}")
-    }
-    with staged_folder(build.dataset) as working:
-        build = replace(build, working=working)
-        build.open()
-        build.put_all(views)
-        is_mended = not damaged or job.mend(build, manifest, damaged)
-        sync(build.root, build.root / "index")
-    return is_mended and not damage_of(build.dataset, manifest, is_compared=False)
 
 
 def finish(target: BuildFolder, manifest: Manifest, draft: Draft, job: Job) -> Manifest:
@@ -299,5 +327,4 @@ def overtaken(state: OutputState, failure: BuildError | OSError) -> OutputState:
 
 def build_overtaken(now: OutputState) -> BuildError:
     """Return the error about another build that was committed meanwhile."""
-    folder = now.manifest.folder if now.manifest else ""
-    return BuildError("build-overtaken", folder=now.folder, build_id=folder)
+    return BuildError("build-overtaken", folder=now.folder, build_id=now.current)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from tfshards.prep.building.commit import commit
 from tfshards.prep.building.output import claimed, output_folder
-from tfshards.prep.building.state import inspect_output
+from tfshards.prep.building.state import inspect_output, plain_folder, plain_name
 from tfshards.prep.progress.lines import Log, report_line, takes_log, to_stderr
 from tfshards.prep.sources.staging_folder import staged_folders
 from tfshards.prep.writing.build_folder import BuildFolder, build_folders
@@ -65,26 +66,24 @@ def generations(dataset: str | os.PathLike[str]) -> list[Generation]:
     """
     folder = any_path(dataset)
     current = read_manifest(folder)
-    kept = [
-        _described(folder, build.root / MANIFEST_NAME, build.name, build.manifest(), current)
+    earlier = [
+        _described(folder, build.name, build.manifest(), is_current=False)
         for build in build_folders(folder)
         if build.is_committed and build.name != current.folder
     ]
-    kept.sort(key=lambda generation: (generation.committed_at, generation.folder), reverse=True)
-    pointer = folder / current.folder / MANIFEST_NAME
-    return [_described(folder, pointer, current.folder, current, current), *kept]
+    earlier.sort(key=lambda generation: (generation.committed_at, generation.folder), reverse=True)
+    return [_described(folder, current.folder, current, is_current=True), *earlier]
 
 
-def _described(
-    dataset: AnyPath, path: AnyPath, folder: str, manifest: Manifest | None, current: Manifest
-) -> Generation:
+def _described(dataset: AnyPath, folder: str, manifest: Manifest | None, *, is_current: bool) -> Generation:
+    complete = (dataset / folder / MANIFEST_NAME).stat().st_mtime_ns / 1e9
     return Generation(
         folder=folder,
         build_id=manifest.build_id if manifest else None,
-        committed_at=datetime.fromtimestamp(path.stat().st_mtime_ns / 1e9, timezone.utc),
+        committed_at=datetime.fromtimestamp(complete, timezone.utc),
         num_examples=manifest.num_examples if manifest else 0,
         made_by=str(manifest.made.made_by) if manifest else "",
-        is_current=manifest == current,
+        is_current=is_current,
         num_damaged=len(file_problems(manifest, dataset)) if manifest else 1,
     )
 
@@ -110,11 +109,9 @@ def restore(dataset: str | os.PathLike[str], folder: str, *, log: Log = to_stder
             has = f"it has {listed([*complete], _SHOWN)}" if complete else "it has none"
             raise InputError("generation-unknown", folder=output, build_id=folder, has=has)
         manifest = complete[folder].manifest()
-        problems = (
-            [f"{MANIFEST_NAME} cannot be read"] if manifest is None else file_problems(manifest, output)
-        )
-        if problems or manifest is None:
-            raise InputError("generation-damaged", build_id=folder, folder=output, problems=problems[0])
+        damage = file_problems(manifest, output) if manifest else [f"{MANIFEST_NAME} cannot be read"]
+        if manifest is None or damage:
+            raise InputError("generation-damaged", build_id=folder, folder=output, problems=damage[0])
         if manifest == state.manifest:
             report_line(f"{output}: {folder} is the dataset already")
         return commit(complete[folder], manifest, state)
@@ -171,12 +168,18 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
                 "delete the folder"
             )
         needed = {*state.manifest.data_paths} if state.manifest else set[str]()
-        found = [each for build in state.folders for each in _unneeded(build, needed, state.manifest)]
+        if state.current:
+            needed.add(f"{state.current}/{MANIFEST_NAME}")
+        kept = {
+            build: [plain_name(path) for path in needed if plain_folder(path) == build.name]
+            for build in state.folders
+        }
+        found = [each for build, names in kept.items() for each in _unneeded(build, names)]
         found += [Pruned(f"{path.name}/", sum(sizes_below(path).values())) for path in staged]
         if not dry_run:
             try:
-                for build in state.folders:
-                    build.remove(_kept(build, needed, state.manifest))
+                for build, names in kept.items():
+                    build.remove(names)
                 for path in staged:
                     delete_tree(path, RECORD_NAME)
             except OSError as error:
@@ -184,18 +187,9 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
     return found
 
 
-def _kept(build: BuildFolder, needed: set[str], current: Manifest | None) -> list[str]:
-    """Return the names of the files of a build that the dataset needs."""
-    own = [f"{build.name}/{MANIFEST_NAME}"] if current and current.folder == build.name else []
-    inside = f"{build.name}/"
-    return [path.removeprefix(inside) for path in (*needed, *own) if path.startswith(inside)]
-
-
-def _unneeded(build: BuildFolder, needed: set[str], current: Manifest | None) -> list[Pruned]:
-    kept = {*_kept(build, needed, current)}
-    names = [name for name in build.names() if name not in kept]
-    names += [] if kept else [RECORD_NAME]
-    sizes = file_sizes(build.root, names)
+def _unneeded(build: BuildFolder, kept: Sequence[str]) -> list[Pruned]:
+    names = {*build.names()} - {*kept} | (set() if kept else {RECORD_NAME})
+    sizes = file_sizes(build.root, sorted(names))
     found = [
         Pruned(f"{build.name}/{name}", size) for name, size in sizes.items() if not isinstance(size, OSError)
     ]

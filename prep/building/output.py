@@ -72,9 +72,9 @@ def claimed(folder: AnyPath, staged: str = "") -> Iterator[OutputState]:
             # those of a later run stay, which has removed the one of this run
             if not staged or (folder / staged).is_dir():
                 remove_staged(folder, kept=staged)
-            if state.manifest and state.manifest.folder:
+            if state.current:
                 # of a process that was killed after the commit
-                BuildFolder(folder, state.manifest.folder).remove_work()
+                BuildFolder(folder, state.current).remove_work()
             yield state
         except OSError as error:
             raise BuildError("build-failed", text=system_fault(folder, error)) from error
@@ -115,29 +115,22 @@ def staged(
     Raises:
         InputError: workers cannot read what was copied from this source.
     """
-    if on_disk(folder):
-        with _staging(folder) as staging:
-            yield source.stage(staging, group_by=group_by)
-        return
     with ExitStack() as stack:
-        local = stack.enter_context(tempfile.TemporaryDirectory(prefix="tfshards-"))
-        reader = source.stage(Path(local), group_by=group_by)
+        if on_disk(folder):
+            try:
+                staging = Path(str(stack.enter_context(staged_folder(folder))))
+            except OSError as error:
+                raise InputError("dataset-unwritable", dataset=folder, why=error.strerror) from None
+            yield source.stage(staging, group_by=group_by)
+            return
+        local = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tfshards-")))
+        reader = source.stage(local, group_by=group_by)
         # of images nothing is copied, and a build that is killed cannot remove the folder
         with suppress(OSError):
-            Path(local).rmdir()
-        if on_workers and os.path.exists(local):
-            reader = _uploaded(reader, Path(local), stack.enter_context(staged_folder(folder)))
+            local.rmdir()
+        if on_workers and local.exists():
+            reader = _uploaded(reader, local, stack.enter_context(staged_folder(folder)))
         yield reader
-
-
-@contextmanager
-def _staging(folder: AnyPath) -> Iterator[Path]:
-    with ExitStack() as stack:
-        try:
-            staging = stack.enter_context(staged_folder(folder))
-        except OSError as error:
-            raise InputError("dataset-unwritable", dataset=folder, why=error.strerror) from None
-        yield Path(str(staging))
 
 
 def _uploaded(reader: Reader, local: Path, area: AnyPath) -> Reader:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -49,6 +49,11 @@ class OutputState:
     folders: tuple[BuildFolder, ...] = ()
 
     @property
+    def current(self) -> str:
+        """Name of the folder of the build that is the dataset; empty if there is none."""
+        return self.manifest.folder if self.manifest else ""
+
+    @property
     def is_adopted(self) -> bool:
         """Whether the records of the dataset were written by other programs."""
         return bool(self.manifest and self.manifest.made.source == "adopt")
@@ -81,6 +86,11 @@ class OutputState:
 def plain_folder(path: str) -> str:
     """Return the folder of a build in the path of a file of a dataset."""
     return path.partition("/")[0]
+
+
+def plain_name(path: str) -> str:
+    """Return the path of a file of a dataset in the folder of its build."""
+    return path.partition("/")[2]
 
 
 def plan_of(folder: str) -> str:
@@ -134,12 +144,16 @@ def check_usable(state: OutputState) -> None:
 
 @dataclass(frozen=True)
 class Wanted:
-    """The build that is to be in an output; the attributes are as in the manifest that it would have."""
+    """The build that is to be in an output, given by what the manifest that it would have holds.
+
+    ``changes`` returns how the inputs differ from those of a dataset, if that is known.
+    """
 
     name: str
     schema: Schema
     options: Mapping[str, Json]
     inputs_digest: str
+    changes: Callable[[OutputState], str] = lambda _: ""
 
     @property
     def plan_id(self) -> str:
@@ -151,12 +165,8 @@ class Wanted:
         return manifest is not None and plan_of(manifest.folder) == self.plan_id
 
 
-def check_replaceable(
-    state: OutputState, wanted: Wanted, *, overwrite: bool, changes: Callable[[], str] = str
-) -> None:
+def check_replaceable(state: OutputState, wanted: Wanted, *, overwrite: bool) -> None:
     """Check that a build may replace what is in an output.
-
-    ``changes`` returns how the inputs differ from those of the dataset, for the message of an error.
 
     Raises:
         InputError: there is a dataset of another plan, and ``overwrite`` is false; or it holds a dataset
@@ -176,13 +186,16 @@ def check_replaceable(
     removed, relabeled = manifest.made.num_removed, manifest.made.num_relabeled
     if removed or relabeled:
         raise InputError("dataset-edited", folder=folder, removed=removed, relabeled=relabeled)
-    raise InputError("dataset-differs", folder=folder, distinction=_distinction(manifest, wanted, changes))
+    raise InputError("dataset-differs", folder=folder, distinction=_distinction(state, manifest, wanted))
 
 
-def damage_of(folder: AnyPath, manifest: Manifest, *, is_compared: bool) -> list[Problem]:
+def damage_of(
+    folder: AnyPath, manifest: Manifest, *, is_compared: bool, names: Collection[str] | None = None
+) -> list[Problem]:
     """Return the files of a dataset that are missing or have other bytes.
 
-    They are all compared if ``is_compared``, or if a shard is missing or has another size.
+    They are compared if ``is_compared``, or if a shard is missing or has another size: all shards, or those
+    with these ``names``.
     """
     if not (is_compared or file_problems(manifest, folder)):
         return []
@@ -194,7 +207,9 @@ def damage_of(folder: AnyPath, manifest: Manifest, *, is_compared: bool) -> list
         return found
 
     items: list[tuple[Mapping[str, str], int]] = [
-        ({**shard.companion_digests, shard.path: shard.digest}, shard.num_bytes) for shard in manifest.shards
+        (shard.digests, shard.num_bytes)
+        for shard in manifest.shards
+        if names is None or plain_name(shard.path) in names
     ]
     items.append((manifest.other_digests, 0))
     with Meter("compare", sum(num_bytes for _, num_bytes in items)) as meter:
@@ -212,7 +227,7 @@ def outlook(state: OutputState, wanted: Wanted) -> list[str]:
     return [line] if state.manifest else []
 
 
-def _distinction(manifest: Manifest, wanted: Wanted, changes: Callable[[], str]) -> str:
+def _distinction(state: OutputState, manifest: Manifest, wanted: Wanted) -> str:
     """Return how a dataset differs from the build that is wanted, such as ``with other inputs``."""
     causes = [f"another name ({manifest.name!r})"] if manifest.name != wanted.name else []
     kind = manifest.options.get("source")
@@ -226,7 +241,7 @@ def _distinction(manifest: Manifest, wanted: Wanted, changes: Callable[[], str])
     if "appended" in manifest.options:
         causes.append("appended examples")
     elif manifest.inputs_digest != wanted.inputs_digest or {*_INPUTS} & {*changed}:
-        found = changes()
+        found = wanted.changes(state)
         # with other options, the same inputs may be divided into other splits
         if found or not causes:
             causes.append(f"other inputs ({found})" if found else "other inputs")

@@ -7,21 +7,19 @@ import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-from tfshards.prep.building.build import SourceBuild, changed_keys
+from tfshards.prep.building.build import SourceBuild
 from tfshards.prep.building.commit import build_overtaken, commit, conclude, prepare
 from tfshards.prep.building.output import claimed, dataset_name, output_folder
 from tfshards.prep.building.rejects import read_rejects
 from tfshards.prep.building.state import OutputState, check_usable, inspect_output, plan_of
-from tfshards.prep.building.write import Writer
 from tfshards.prep.engines.transform import Collection, Transform, run_steps
 from tfshards.prep.imaging.coordinates import Outside, Reference
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.planning.make_plan import check_option_types, make_plan
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
-from tfshards.prep.progress.lines import Reporter, lines_to, nowhere, report_warning
+from tfshards.prep.progress.lines import lines_to, report_warning
 from tfshards.prep.sources.elements import Elements
 from tfshards.prep.sources.spill import Spill, described, keep_described, kept_elements
 from tfshards.prep.sources.staged_reader import ROWS_NAME
@@ -147,11 +145,8 @@ def _to_logger(text: str, is_warning: bool) -> None:
     _LOGGER.log(logging.WARNING if is_warning else logging.INFO, "%s", text)
 
 
-class _Task(NamedTuple):
-    """A shard to write."""
-
-    task: ShardTask
-    shard: ShardId
+# A shard to write.
+_Task: TypeAlias = tuple[ShardTask, ShardId]
 
 
 @dataclass(frozen=True)
@@ -194,23 +189,19 @@ class WriteSteps:
             keep_described(table, self._staging)
             job = self._job()
             report_warning(*job.plan.warnings)
-            changes = partial(changed_keys, state, job.plan.listing)
-            target = prepare(job, state, overwrite=self.overwrite, changes=changes)
+            target = prepare(job, state, overwrite=self.overwrite)
             if isinstance(target, Manifest):
                 self._remove_staging()
                 return f"{target.folder} {target.folder}", []
-            job.check(target)
-            layouts = job.plan.layouts
-            writer = job.first_writer(target)
-            missing = writer.begin("first", job.plans(layouts), job.sizes(layouts))
-            return f"{target.name} {_folder_of(state)}", _tasks(writer.task("first", Reporter()), missing)
+            task = job.writer(target).task
+            return f"{target.name} {state.current}", [(task, shard) for shard in job.begin(target)]
 
     def write(self, task: _Task) -> int:
         """Write one shard, and return its bytes."""
         try:
             return write_shard(*task).shard.num_bytes
         except FileNotFoundError:
-            if task.task.folder.is_complete:
+            if task[0].folder.is_complete:
                 # a task that a runner repeats after the commit
                 return 0
             raise BuildError("staging-gone", root=self._staging) from None
@@ -223,13 +214,8 @@ class WriteSteps:
             if self._committed(state, target, replaced):
                 return []
             job = self._job()
-            first = job.first_writer(target).finished("first", job.sizes(job.plan.layouts))
-            layouts, rejects = job.balanced(target, first)
-            if not rejects:
-                return []
-            writer = self._final_writer(job, target)
-            missing = writer.begin("final", job.plans(layouts), job.sizes(layouts))
-            return _tasks(writer.task("final", Reporter()), missing)
+            task = job.writer(target).task
+            return [(task, shard) for shard in job.balance(target)]
 
     @lines_to(_to_logger)
     def commit(self, build: str) -> Manifest:
@@ -239,14 +225,7 @@ class WriteSteps:
             manifest = self._committed(state, target, replaced)
             if manifest is None:
                 job = self._job()
-                finished = job.first_writer(target).finished("first", job.sizes(job.plan.layouts))
-                # the step above has logged the same
-                with lines_to(nowhere):
-                    layouts, rejects = job.balanced(target, finished)
-                if rejects:
-                    finished = self._final_writer(job, target).finished("final", job.sizes(layouts))
-                draft = job.draft(target, layouts, finished, rejects)
-                manifest = conclude(job, target, draft, state, overwrite=self.overwrite)
+                manifest = conclude(job, target, job.draft(target), state, overwrite=self.overwrite)
             self._remove_staging()
             return manifest
 
@@ -262,9 +241,6 @@ class WriteSteps:
         plan = make_plan(reader, self.name, self.shards, self.seed, self.options)
         return SourceBuild(plan=plan, reader=reader, options=self.options)
 
-    def _final_writer(self, job: SourceBuild, target: BuildFolder) -> Writer:
-        return job.writer(target, job.plan.layouts, finds_duplicates=False)
-
     def _target(self, build: str) -> tuple[BuildFolder, str]:
         name, _, replaced = build.partition(" ")
         return BuildFolder(self.folder, name), replaced
@@ -275,28 +251,20 @@ class WriteSteps:
         Raises:
             BuildError: another build was committed since this one has begun.
         """
-        now = state.manifest
-        if now and plan_of(now.folder) == plan_of(target.name) and now.folder != replaced:
-            return now
-        if _folder_of(state) not in ("", replaced):
+        is_same = plan_of(state.current) == plan_of(target.name)
+        if is_same and state.current != replaced:
+            return state.manifest
+        if state.current not in ("", replaced):
             raise build_overtaken(state)
         manifest = target.manifest()
         if manifest is not None:
             return commit(target, manifest, state)
-        if not (self._staging / ROWS_NAME).is_file():
-            if now and plan_of(now.folder) == plan_of(target.name):
-                # it was found complete, or has the same content as an earlier one
-                return now
-            raise InputError("staging-gone", root=self._staging)
-        return None
+        if (self._staging / ROWS_NAME).is_file():
+            return None
+        if is_same:
+            # it was found complete, or has the same content as an earlier one
+            return state.manifest
+        raise InputError("staging-gone", root=self._staging)
 
     def _remove_staging(self) -> None:
         delete_tree(self._staging, RECORD_NAME)
-
-
-def _folder_of(state: OutputState) -> str:
-    return state.manifest.folder if state.manifest else ""
-
-
-def _tasks(task: ShardTask, shards: Iterable[ShardId]) -> list[_Task]:
-    return [_Task(task, shard) for shard in shards]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -22,11 +22,10 @@ from tfshards.prep.deriving.stored import Origin, open_origin
 from tfshards.prep.engines.table import EngineName, find_run, is_distributed
 from tfshards.prep.planning.make_plan import make_plan
 from tfshards.prep.planning.options import DEFAULT_MAX_REJECTED, Options, ShardCounts, Shards
-from tfshards.prep.planning.plan import Layouts
 from tfshards.prep.progress.lines import Log, report_line, report_warning, takes_log, to_stderr
 from tfshards.prep.sources.base import Source
 from tfshards.prep.sources.kinds import KINDS, Recorded
-from tfshards.prep.writing.build_folder import BuildFolder, FinishedShard, Reject, ShardId
+from tfshards.prep.writing.build_folder import BuildFolder, Reject
 from tfshards.schemas import InputError, Manifest, OptionsError
 from tfshards.schemas.digests import bytes_digest
 from tfshards.schemas.errors import counted
@@ -189,19 +188,13 @@ class Appended(SourceBuild):
             inputs_digest=bytes_digest(f"{before.to_text()}{plan.inputs_digest}".encode("ascii")),
         )
 
-    def draft(
-        self,
-        folder: BuildFolder,
-        layouts: Layouts,
-        finished: Mapping[ShardId, FinishedShard],
-        rejects: Sequence[Reject],
-    ) -> Draft:
+    def draft(self, folder: BuildFolder) -> Draft:
         """Return the dataset with what was written."""
         before, wanted = self.origin.manifest, self.wanted
         if self.new.num_known:
             # the source is assumed to hold all known inputs, so it skips what the dataset has skipped
             before = replace(before, totals=replace(before.totals, skipped=0, reasons={}))
-        draft = super().draft(folder, layouts, finished, rejects)
+        draft = super().draft(folder)
         splits, totals = joined([before, draft.manifest], wanted.schema)
         manifest = replace(
             draft.manifest,
@@ -212,8 +205,9 @@ class Appended(SourceBuild):
             split_cuts=self.new.cuts,
             inputs_digest=wanted.inputs_digest,
         )
-        all_rejects = [*self.new.rejects, *rejects]
-        return Draft(*with_lists(manifest, all_rejects, self.origin.removed()), finished, draft.report)
+        all_rejects = [*self.new.rejects, *self.rejects(folder)]
+        lists = with_lists(manifest, all_rejects, self.origin.removed())
+        return Draft(*lists, draft.finished, draft.report)
 
     def report(self, manifest: Manifest, rejects: Sequence[Reject], folder: AnyPath) -> None:
         """Log which of the new inputs were rejected."""

@@ -20,6 +20,7 @@ from tfshards.prep.engines.table import Work
 from tfshards.prep.planning.options import ShardCounts
 from tfshards.prep.progress.lines import Written, report_line
 from tfshards.prep.writing.build_folder import BuildFolder, Reject, ShardId, ShardPlan
+from tfshards.prep.writing.shard import ShardTask
 from tfshards.schemas import BuildError, Manifest, Shard, Split
 from tfshards.schemas.compression import recorded_release
 from tfshards.schemas.digests import bytes_digest
@@ -69,11 +70,13 @@ class Derived:
 
     def write(self, folder: BuildFolder) -> Draft:
         """Write the shards that are not those of the origin."""
-        ids = [ShardId(name, index) for name, of in self.splits.items() for index in range(len(of.sizes))]
+        ids = self._shards
         found = {shard: old.shard for shard in ids if self.is_next and (old := self._kept(shard))}
         missing = [shard for shard in ids if shard not in found]
         self._require_space(folder, missing)
-        finished = self._writer(folder).write("first", self._plans(missing), self._sizes(missing))
+        writer = self._writer(folder)
+        writer.write(writer.begin(self._plans(missing)))
+        finished = writer.finished(missing)
         found |= {shard: done.shard for shard, done in finished.items()}
         splits = {
             name: replace(split, shards=tuple(found[shard] for shard in ids if shard.split == name))
@@ -83,18 +86,14 @@ class Derived:
         manifest = replace(self.outline, folder=folder.name, splits=splits)
         return Draft(*with_lists(manifest, self.rejects, self.removed), finished)
 
-    def mend(self, folder: BuildFolder, manifest: Manifest, damaged: Sequence[Shard]) -> bool:
-        """Write damaged shards of a complete build again; return that it is possible."""
-        digests = {shard.path: shard.digest for shard in damaged}
-        shards = [
-            ShardId(name, index)
-            for name, split in manifest.splits.items()
-            for index, shard in enumerate(split.shards)
-            if shard.path in digests
-        ]
-        plans, sizes = self._plans(shards), self._sizes(shards)
-        self._writer(folder).write("final", plans, sizes, expected=digests)
-        return True
+    def take_over(self, folder: BuildFolder, manifest: Manifest, sound: Mapping[str, Shard]) -> None:
+        """Record the sound shards of a damaged build, given by their names, as finished."""
+        folder.open()
+        self._writer(folder).take_over(self._plans(self._shards), sound)
+
+    @property
+    def _shards(self) -> list[ShardId]:
+        return [ShardId(name, index) for name, of in self.splits.items() for index in range(len(of.sizes))]
 
     def _check(self, splits: Mapping[str, Split]) -> None:
         """Raise BuildError unless each split holds exactly the examples that it has to have."""
@@ -124,21 +123,26 @@ class Derived:
 
     def _writer(self, folder: BuildFolder) -> Writer:
         outline = self.outline
-        return Writer(
+        task = ShardTask(
             folder=folder,
             source=StoredRuns([origin.slim for origin in self.origins], outline.compression),
             schema=outline.schema,
             name=outline.name,
             num_shards={name: len(split.sizes) for name, split in self.splits.items()},
+        )
+        return Writer(
+            task=task,
             run=self.run,
             what=str(outline.made.source),
             locations=tuple(origin.root for origin in self.origins),
         )
 
-    def _plans(self, shards: Iterable[ShardId]) -> Iterator[tuple[ShardId, ShardPlan]]:
+    def _plans(self, shards: Sequence[ShardId]) -> Iterator[ShardPlan]:
+        sizes = self._sizes(shards)
         for shard in shards:
             split, kept = self.splits[shard.split], self._kept(shard)
-            yield shard, copy_plan(kept) if kept else runs_plan(split.olds, split.runs(shard.shard_index))
+            text = copy_plan(kept) if kept else runs_plan(split.olds, split.runs(shard.shard_index))
+            yield ShardPlan(shard, text, sizes[shard])
 
     def _sizes(
         self,
@@ -164,7 +168,7 @@ class Derived:
                 (shard for shard in shards if not self._kept(shard)),
                 lambda shard: shard.record_bytes if is_plain else shard.num_bytes,
             )
-            missing = {*sizes} - {*folder.finished("first", sizes)}
+            missing = {*sizes} - {*folder.finished(sizes)}
             require_space(folder.dataset, sum(sizes[shard].num_bytes for shard in missing), "the dataset")
 
 

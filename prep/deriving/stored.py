@@ -20,7 +20,7 @@ from tfshards.prep.deriving.removed import Removed, read_removed, with_prefix
 from tfshards.prep.records.example import with_key_prefix, with_label
 from tfshards.prep.records.frames import RecordError, frame, read_together
 from tfshards.prep.records.shard_file import Frames, compressed, in_groups, join_small
-from tfshards.prep.writing.build_folder import Reject, ShardPlan
+from tfshards.prep.writing.build_folder import Reject
 from tfshards.prep.writing.shard import Piece
 from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, Problem, Shard, read_manifest
 from tfshards.schemas.companions import read_index, read_keys, read_labels
@@ -187,12 +187,12 @@ def damage_named() -> Iterator[None]:
         raise BuildError("shard-damaged", SEE_VERIFY, text=str(error)) from None
 
 
-def copy_plan(old: OldShard) -> ShardPlan:
+def copy_plan(old: OldShard) -> bytes:
     """Return the plan of a shard that is a copy of an old one."""
     return _plan(copied=[old.origin, vars(old.shard)])
 
 
-def runs_plan(olds: Sequence[OldShard], runs: Runs) -> ShardPlan:
+def runs_plan(olds: Sequence[OldShard], runs: Runs) -> bytes:
     """Return the plan of a shard of runs of records of old shards."""
     used, numbers = np.unique(runs[:, 0], return_inverse=True)
     chosen = [olds[index] for index in used.tolist()]
@@ -202,8 +202,8 @@ def runs_plan(olds: Sequence[OldShard], runs: Runs) -> ShardPlan:
     )
 
 
-def _plan(**content: Json) -> ShardPlan:
-    return ShardPlan(json.dumps(content, separators=(",", ":")).encode("ascii"))
+def _plan(**content: Json) -> bytes:
+    return json.dumps(content, separators=(",", ":")).encode("ascii")
 
 
 # A frame and its last bytes, and the key and the label of its record.
@@ -224,7 +224,7 @@ class StoredRuns:
     origins: Sequence[Origin]
     compression: Compression
 
-    def pieces(self, plan: ShardPlan) -> Iterator[Piece]:
+    def pieces(self, plan: bytes) -> Iterator[Piece]:
         """Yield the pieces of a shard."""
         with damage_named():
             for group in in_groups(self._records(plan), lambda record: len(record[0][0]), _PIECE_BYTES):
@@ -233,8 +233,8 @@ class StoredRuns:
                 found = Frames(join_small(frames), [*map(len, frames)], b"".join(footers))
                 yield Piece(compressed(found, self.compression), keys, labels)
 
-    def _records(self, plan: ShardPlan) -> Iterator[_Record]:
-        content = load_json(plan.content)
+    def _records(self, plan: bytes) -> Iterator[_Record]:
+        content = load_json(plan)
         olds = [OldShard(index, Shard(**entry), dict(labels)) for index, entry, labels in content["olds"]]
         runs: list[_Run] = content["runs"]
         by_origin: defaultdict[int, list[_Run]] = defaultdict(list)
@@ -260,13 +260,13 @@ class StoredRuns:
         new_keys = map(keys.__getitem__, records.tolist()) if keys else repeat(b"")
         return zip(frames, new_keys, of_old, strict=False)
 
-    def copied(self, plan: ShardPlan) -> tuple[AnyPath, Shard] | None:
+    def copied(self, plan: bytes) -> tuple[AnyPath, Shard] | None:
         """Return the shard, and the folder of its dataset, of which the planned one is a copy."""
-        if not plan.content.startswith(b'{"copied"'):
+        if not plan.startswith(b'{"copied"'):
             return None
-        index, entry = load_json(plan.content)["copied"]
+        index, entry = load_json(plan)["copied"]
         return self.origins[index].root, Shard(**entry)
 
-    def without(self, plan: ShardPlan, rejected: Sequence[Reject]) -> ShardPlan:
-        """Raise AssertionError, since records of a dataset are never rejected."""
-        raise AssertionError(rejected, plan)
+    def final(self, plan: bytes, rejected: Sequence[Reject]) -> bytes:
+        """Return the plan, since records of a dataset are never rejected."""
+        return plan

@@ -99,7 +99,7 @@ def pipeline_of(work: Work, needed: Requirements, options: PipelineOptions) -> b
         pipeline
         | beam.Create([pickle.dumps(item) for item in work.items], reshuffle=False)
         | beam.Reshuffle()
-        | "Call" >> beam.ParDo(_Call(needed.check, (work.function, work.progress.reporter, is_local)))
+        | "Call" >> beam.ParDo(_Call((work.function, work.progress.reporter, is_local), needed.check))
     )
     return pipeline
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import pairwise, repeat
 from operator import methodcaller
 from typing import Any, NamedTuple, TypeAlias
@@ -16,7 +16,6 @@ from apache_beam.io.iobase import Read
 from apache_beam.io.restriction_trackers import OffsetRange, OffsetRestrictionTracker
 
 from tfshards.prep.engines.transform import Checked
-from tfshards.prep.engines.worker import check_versions, own_versions
 from tfshards.prep.records.frames import RecordError, read_together
 from tfshards.prep.records.values import selected
 from tfshards.prep.sources.keys import KEY_FEATURE, number_key, to_text
@@ -78,14 +77,7 @@ class ReadShards(beam.PTransform):  # type: ignore[misc]
         }
 
 
-class _Stored(Checked):
-    """Has the examples as its content."""
-
-    def __init__(self, stored: StoredElements) -> None:
-        super().__init__(partial(check_versions, own_versions()), stored)
-
-
-class _Plan(_Stored):
+class _Plan(Checked):
     """Yields the runs."""
 
     def process(self, _: bytes) -> Iterator[Run]:
@@ -109,7 +101,7 @@ class _Records(beam.RestrictionProvider):  # type: ignore[misc]
         return run.shard.record_bytes / run.shard.num_examples * float(records.size())
 
 
-class _Read(_Stored):
+class _Read(Checked):
     """Reads runs."""
 
     def process(

@@ -10,7 +10,7 @@ from importlib import import_module
 from itertools import count
 from typing import Any, Literal, TypeAlias, cast, get_args
 
-from tfshards.prep.progress.lines import NOTHING, WorkProgress, Written
+from tfshards.prep.progress.lines import WorkProgress, Written
 from tfshards.prep.progress.threads import num_writers
 from tfshards.schemas import OptionsError
 from tfshards.schemas.storage import AnyPath
@@ -39,7 +39,7 @@ class Work:
         function: is picklable if the engine uses other processes, as are the items.
         items: what the function is called with.
         progress: what shows the progress; its reporter is part of the function.
-        size: what the function writes for all items, if known.
+        size: what the function writes for all items.
         folder: a folder of this build, which the workers of a distributed engine must see.
         sources: files and folders that they must see, too.
         measure: returns what was written by finished calls; workers elsewhere cannot report to the progress.
@@ -48,8 +48,8 @@ class Work:
     function: Callable[[Any], object]
     items: Sequence[object]
     progress: WorkProgress
-    size: Written = NOTHING
-    folder: AnyPath | None = None
+    size: Written
+    folder: AnyPath
     sources: tuple[AnyPath, ...] = ()
     measure: Callable[[], Written] = Written
 

@@ -145,7 +145,7 @@ def _count(numbers: Mapping[str, int]) -> None:
 
 
 def _step(function: _Function, steps: _Steps[Any], output: object) -> beam.ParDo:
-    return beam.ParDo(_Step(steps, function)).with_output_types(output)
+    return beam.ParDo(_Step((function, steps))).with_output_types(output)
 
 
 class Checked(beam.DoFn):  # type: ignore[misc]
@@ -154,28 +154,23 @@ class Checked(beam.DoFn):  # type: ignore[misc]
     The classes of this module are pickled by name, so that this much runs on a worker of any version.
 
     Attributes:
-        check: raises BuildError if the worker cannot do the work; None for threads of this process.
         content: what the function needs; it is pickled separately.
     """
 
-    def __init__(self, check: Callable[[], None] | None, content: object) -> None:
+    def __init__(self, content: object, check: Callable[[], None] | None = None) -> None:
+        """Take the content, and what raises an error on an unfit worker, by default one of other versions."""
         super().__init__()
-        self.check: Callable[[], None] | None = check
-        # threads of this process need no copy
-        self._packed = pickler.dumps(content) if check else content
+        self._check = check or partial(check_versions, own_versions())
+        self._packed = pickler.dumps(content)
 
     def setup(self) -> None:
         """Check the worker; runners call this once before the first element."""
-        if self.check is not None:
-            self.check()
-        self.content: Any = pickler.loads(self._packed) if self.check else self._packed
+        self._check()
+        self.content: Any = pickler.loads(self._packed)
 
 
 class _Describe(Checked):
     """Describes elements."""
-
-    def __init__(self, steps: _Steps[Any]) -> None:
-        super().__init__(partial(check_versions, own_versions()), steps)
 
     def start_bundle(self) -> None:
         """Begin a bundle; what one that failed has left is not used."""
@@ -194,10 +189,7 @@ class _Describe(Checked):
 class _Step(Checked):
     """Calls one of the functions above."""
 
-    def __init__(self, steps: _Steps[Any], function: _Function) -> None:
-        super().__init__(partial(check_versions, own_versions()), steps)
-        self._function = function
-
     def process(self, element: object) -> Iterator[object]:
         """Yield what the function yields."""
-        yield from self._function(self.content, element)
+        function, steps = self.content
+        yield from function(steps, element)

@@ -56,15 +56,11 @@ class Requirements:
 @contextmanager
 def requirements_of(work: Work) -> Iterator[Requirements]:
     """Yield the requirements of work that this process starts; its folder has a token until the end."""
-    paths = [first_entry(source) for source in work.sources]
-    if work.folder is None:
-        yield Requirements(own_versions(), tuple(paths))
-        return
     # another folder with the same path has no file with this name
     token = work.folder / f"token-{secrets.token_hex(8)}"
     put(token, b"")
     try:
-        yield Requirements(own_versions(), (token, *paths))
+        yield Requirements(own_versions(), (token, *map(first_entry, work.sources)))
     finally:
         token.unlink(missing_ok=True)
 

@@ -63,6 +63,9 @@ class Reporter:
                 sender.sendto(f"{self.token} {num_examples} {num_bytes}".encode(), (_HOST, self.port))
 
 
+# Of workers that nobody follows.
+NO_REPORTS = Reporter()
+
 # The work for an example in addition to the work for its bytes, in bytes.
 _BYTES_PER_EXAMPLE = 4 << 10
 
@@ -77,9 +80,6 @@ class Written(NamedTuple):
     def work(self) -> int:
         """The work for these examples and bytes, in bytes."""
         return self.num_bytes + _BYTES_PER_EXAMPLE * self.num_examples
-
-
-NOTHING = Written()
 
 
 class WorkProgress:

@@ -4,7 +4,7 @@
     photos/3f9a2c1b/photos-train.tfrecord-00000-of-00064, index/…, rejected.jsonl, labels.txt, …
     photos/3f9a2c1b/dataset.json      the last file: the build is complete, and never changes any more
     photos/3f9a2c1b/work/             only while shards are written: of each the plan and, when it is
-                                      finished, a record; and on a disk files that have no name yet
+                                      finished, a record; what was rejected; files that have no name yet
 
 A build that was killed leaves only such files, and resumes from ``work``. Names alone prove nothing, since
 users have folders with names of hex digits as well: a folder belongs to tfshards if its record says so.
@@ -20,8 +20,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
+from tfshards.prep.progress.lines import Written
 from tfshards.prep.progress.threads import num_jobs
 from tfshards.prep.sources.staging_folder import (
     has_record_of,
@@ -34,7 +35,7 @@ from tfshards.schemas.json_reader import Json, load_json
 from tfshards.schemas.manifest_file import digest_problems, read_manifest_file
 from tfshards.schemas.names import FOLDER_PATTERN, MANIFEST_NAME, RECORD_NAME, WORK_NAME
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.untrusted import RECORD, read_whole
+from tfshards.schemas.storage.untrusted import RECORD, REJECTS, read_whole
 from tfshards.schemas.storage.verbs import (
     delete,
     delete_tree,
@@ -54,14 +55,12 @@ from tfshards.schemas.storage.verbs import (
 from tfshards.schemas.storage.writing import Sink, new_file
 
 _BUILD = re.compile(FOLDER_PATTERN)
+_REJECTS = "rejected.json"
 # The files of a build, by their paths in its folder.
 _FILES = re.compile(
     r"[^/]+\.tfrecord-\d{5,}-of-\d{5,}|index/[^/]+\.tfrecord-\d{5,}-of-\d{5,}\.(idx|keys|labels)"
     r"|rejected\.jsonl|removed\.txt|dataset\.json|dataset_info\.json|features\.json|[^/]*labels\.txt"
 )
-
-# A build first writes every planned example; the final layouts leave out rejects and duplicates.
-Phase = Literal["first", "final"]
 
 
 class ShardId(NamedTuple):
@@ -80,39 +79,33 @@ class Reject(NamedTuple):
     size: int
 
 
-class PlanDigests(NamedTuple):
-    """Digests of the plan of a shard: of its content, and of all of it."""
-
-    content: str
-    whole: str
-
-
 class ShardPlan(NamedTuple):
-    """What is to be in a shard: the two lines of its plan file, each a JSON value.
+    """What is to be in a shard.
 
     Attributes:
-        content: determines the bytes of the shard, except for changes of the inputs.
-        state: differs if the inputs may have changed, such as their times.
+        shard: the shard.
+        text: JSON that determines its bytes, except for changes of inputs whose stamps stay the same.
+        size: its examples, and about as many bytes as these have in the source.
     """
 
-    content: bytes
-    state: bytes = b"null"
+    shard: ShardId
+    text: bytes
+    size: Written
 
-    @property
-    def digests(self) -> PlanDigests:
-        """Digests of the plan."""
-        text = self.content + b"\n" + self.state
-        return PlanDigests(hashlib.sha256(self.content).hexdigest(), hashlib.sha256(text).hexdigest())
+
+def plan_digest(text: bytes) -> str:
+    """Return the digest of the text of a plan."""
+    return hashlib.sha256(text).hexdigest()
 
 
 @dataclass(frozen=True)
 class FinishedShard:
-    """The record of a written shard of a layout.
+    """The record of a written shard.
 
     Attributes:
         shard: its entry in the manifest.
         plan: digest of the plan from which it was written.
-        content: digest of the content that a plan without the rejected rows has.
+        left: digest of the final plan of what is in it, without the rejected rows.
         rejected: the planned rows that are not in it, in plan order.
         conversions: number of images by kind of conversion.
         converted_keys: by kind of conversion, the key of the first image that was converted.
@@ -122,7 +115,7 @@ class FinishedShard:
 
     shard: Shard
     plan: str
-    content: str
+    left: str
     rejected: tuple[Reject, ...] = ()
     conversions: Mapping[str, int] = field(default_factory=dict)
     converted_keys: Mapping[str, str] = field(default_factory=dict)
@@ -132,14 +125,10 @@ class FinishedShard:
 
 @dataclass(frozen=True)
 class BuildFolder:
-    """The folder ``name`` of a build in the folder ``dataset`` of a dataset.
-
-    ``working`` is a folder for work on a build that is committed, which is never taken for an unfinished one.
-    """
+    """The folder ``name`` of a build in the folder ``dataset`` of a dataset."""
 
     dataset: AnyPath
     name: str
-    working: AnyPath | None = None
 
     @property
     def root(self) -> AnyPath:
@@ -149,7 +138,7 @@ class BuildFolder:
     @property
     def work(self) -> AnyPath:
         """The folder in it for what is needed only while shards are written."""
-        return self.root / WORK_NAME if self.working is None else self.working
+        return self.root / WORK_NAME
 
     def create(self, options: Mapping[str, Json], stamps: str = "") -> None:
         """Create the folder with its record, or take over one that a killed build has left.
@@ -187,7 +176,7 @@ class BuildFolder:
     def open(self) -> None:
         """Create the folders for the files of the build and for its work."""
         self._check_links()
-        for folder in (self.root / "index", self.work, self.work / "first", self.work / "final"):
+        for folder in (self.root / "index", self.work):
             make_folder(folder)
 
     def record(self) -> tuple[dict[str, Json], str]:
@@ -222,61 +211,59 @@ class BuildFolder:
 
     # Plans and records of shards.
 
-    def note_path(self, phase: Phase, shard: ShardId, suffix: str) -> AnyPath:
+    def note_path(self, shard: ShardId, suffix: str) -> AnyPath:
         """Return the path of the plan of a shard (``plan``), or of its record when finished (``done``)."""
-        return self.work / phase / f"{shard.split}-{shard.shard_index:05d}.{suffix}"
+        return self.work / f"{shard.split}-{shard.shard_index:05d}.{suffix}"
 
-    def write_plans(
-        self, phase: Phase, plans: Iterable[tuple[ShardId, ShardPlan]]
-    ) -> dict[ShardId, PlanDigests]:
-        """Write the plans of shards, and return their digests."""
+    def write_plan(self, plan: ShardPlan) -> None:
+        """Write the plan of a shard."""
+        self.note_path(plan.shard, "plan").write_bytes(plan.text)
 
-        def write(item: tuple[ShardId, ShardPlan]) -> tuple[ShardId, PlanDigests]:
-            shard, plan = item
-            self.note_path(phase, shard, "plan").write_bytes(plan.content + b"\n" + plan.state)
-            return shard, plan.digests
+    def read_plan(self, shard: ShardId) -> bytes:
+        """Return the text of the plan of a shard."""
+        return read_whole(self.note_path(shard, "plan"), RECORD)
 
-        return dict(each(self.root, write, plans))
-
-    def read_plan(self, phase: Phase, shard: ShardId) -> ShardPlan:
-        """Return the plan of a shard."""
-        content, _, state = read_whole(self.note_path(phase, shard, "plan"), RECORD).partition(b"\n")
-        return ShardPlan(content, state)
-
-    def write_finished(self, phase: Phase, shard: ShardId, done: FinishedShard) -> None:
+    def write_finished(self, shard: ShardId, done: FinishedShard) -> None:
         """Record that a shard is finished."""
-        put(self.note_path(phase, shard, "done"), json.dumps(asdict(done)).encode("ascii"), self.work)
+        put(self.note_path(shard, "done"), json.dumps(asdict(done)).encode("ascii"), self.work)
 
-    def read_finished(self, phase: Phase, shard: ShardId) -> FinishedShard | None:
+    def read_finished(self, shard: ShardId) -> FinishedShard | None:
         """Return the record of a shard; None if it is not finished, or the record is damaged."""
         try:
-            document = load_json(read_whole(self.note_path(phase, shard, "done"), RECORD))
+            document = load_json(read_whole(self.note_path(shard, "done"), RECORD))
             rejected = tuple(Reject(*item) for item in document.pop("rejected"))
             written, contents = Shard(**document.pop("shard")), tuple(document.pop("contents"))
             return FinishedShard(written, rejected=rejected, contents=contents, **document)
         except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
-    def recorded(self, phase: Phase, shards: Iterable[ShardId]) -> list[ShardId]:
+    def recorded(self, shards: Iterable[ShardId]) -> list[ShardId]:
         """Return the shards that have a record, without reading it."""
         with suppress(FileNotFoundError):
-            names = {path.name for path in (self.work / phase).iterdir()}
-            return [shard for shard in shards if self.note_path(phase, shard, "done").name in names]
+            names = {path.name for path in self.work.iterdir()}
+            return [shard for shard in shards if self.note_path(shard, "done").name in names]
         return []
 
-    def finished(self, phase: Phase, shards: Iterable[ShardId]) -> dict[ShardId, FinishedShard]:
+    def finished(self, shards: Iterable[ShardId]) -> dict[ShardId, FinishedShard]:
         """Return the records of the shards that are finished."""
-        recorded = self.recorded(phase, shards)
-        found = each(self.root, lambda shard: (shard, self.read_finished(phase, shard)), recorded)
+        recorded = self.recorded(shards)
+        found = each(self.root, lambda shard: (shard, self.read_finished(shard)), recorded)
         return {shard: done for shard, done in found if done}
 
-    def forget(self, phase: Phase, shards: Iterable[ShardId]) -> None:
+    def forget(self, shards: Iterable[ShardId]) -> None:
         """Remove the records of shards that are to be written again."""
-        each(
-            self.root,
-            lambda shard: self.note_path(phase, shard, "done").unlink(),
-            self.recorded(phase, shards),
-        )
+        each(self.root, lambda shard: self.note_path(shard, "done").unlink(), self.recorded(shards))
+
+    def write_rejects(self, inputs: str, rejects: Iterable[Reject]) -> None:
+        """Record what is left out of the final plans; ``inputs`` stands for the state of all inputs."""
+        put(self.work / _REJECTS, json.dumps([inputs, [*rejects]]).encode("ascii"), self.work)
+
+    def read_rejects(self, inputs: str) -> list[Reject] | None:
+        """Return what ``write_rejects`` has recorded for inputs in this state; None if it has not."""
+        with suppress(FileNotFoundError, ValueError, TypeError):
+            recorded, rejects = load_json(read_whole(self.work / _REJECTS, REJECTS))
+            return [Reject(*item) for item in rejects] if recorded == inputs else None
+        return None
 
     # Files of the dataset.
 
@@ -297,7 +284,7 @@ class BuildFolder:
         copy = replace(shard, path=f"{self.name}/{name}")
         for source, target in zip(shard.files, copy.files, strict=True):
             link(root / source, self.dataset / target, self.work)
-        problems = digest_problems(self.dataset, {**copy.companion_digests, copy.path: copy.digest})
+        problems = digest_problems(self.dataset, copy.digests)
         if problems:
             path = dict(zip(copy.files, shard.files, strict=True))[problems[0].place]
             raise BuildError(
@@ -311,20 +298,33 @@ class BuildFolder:
         return mark_of(self.dataset, shard.files, {shard.path: shard.num_bytes})
 
     def intact(self, done: Iterable[FinishedShard]) -> list[bool]:
-        """Return of each finished shard whether it and its companions are still as they were written."""
+        """Return of each finished shard whether it and its companions are still as they were written.
+
+        Shards that were taken over from another folder were compared there.
+        """
         # the paths of a manifest, in the folder of the build
         inside = len(self.name) + 1
         is_unchanged = unchanged(self.root)
 
         def check(one: FinishedShard) -> bool:
-            digests = {one.shard.path: one.shard.digest, **one.shard.companion_digests}
-            return is_unchanged(
-                {path[inside:]: digest for path, digest in digests.items()},
+            return one.shard.path[:inside] != f"{self.name}/" or is_unchanged(
+                {path[inside:]: digest for path, digest in one.shard.digests.items()},
                 {path[inside:]: mark for path, mark in one.marks.items()},
             )
 
         with ThreadPoolExecutor(num_jobs()) as pool:
             return [*pool.map(check, done)]
+
+    def replace_by(self, other: BuildFolder, digests: Mapping[str, str]) -> bool:
+        """Replace damaged files by those of another build; return False if these have other digests."""
+        self._check_links()
+        if digest_problems(other.root, digests):
+            return False
+        for name in digests:
+            make_folder((self.root / name).parent)
+            link(other.root / name, self.root / name, other.work)
+        sync(*{(self.root / name).parent for name in digests})
+        return True
 
     def names(self) -> list[str]:
         """Return the paths of the files in the folder that have names as a build gives them."""
@@ -378,8 +378,3 @@ def build_folders(dataset: AnyPath) -> list[BuildFolder]:
         return []
     names = sorted(path.name for path in dataset.iterdir() if _BUILD.fullmatch(path.name))
     return [BuildFolder(dataset, name) for name in names if is_owned(dataset / name)]
-
-
-def with_folder(shard: Shard, folder: str) -> Shard:
-    """Return a shard that lies in another folder of a build."""
-    return replace(shard, path=f"{folder}/{shard.path.rpartition('/')[2]}")

@@ -12,17 +12,17 @@ from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Protocol, cast
 
-from tfshards.prep.progress.lines import Reporter
+from tfshards.prep.progress.lines import NO_REPORTS, Reporter
 from tfshards.prep.progress.threads import computing, num_writers
 from tfshards.prep.records.example import Values, example_encoder
 from tfshards.prep.records.shard_file import Frames, ShardFile, frames_of
 from tfshards.prep.records.values import content_digest
 from tfshards.prep.sources.base import Accepted, Columns, Outcome, Reader, Row, pieces_of
-from tfshards.prep.writing.build_folder import BuildFolder, FinishedShard, Phase, Reject, ShardId, ShardPlan
+from tfshards.prep.writing.build_folder import BuildFolder, FinishedShard, Reject, ShardId, plan_digest
 from tfshards.schemas import BuildError, InputError, Schema, Shard, TfshardsError
 from tfshards.schemas.compression import Compression
 from tfshards.schemas.storage import AnyPath
@@ -54,35 +54,31 @@ class Piece:
 class Pieces(Protocol):
     """What the examples of shards come from; it is sent to every worker."""
 
-    def pieces(self, plan: ShardPlan) -> Iterator[Piece]:
+    def pieces(self, plan: bytes) -> Iterator[Piece]:
         """Yield the pieces of a shard."""
 
-    def copied(self, plan: ShardPlan) -> tuple[AnyPath, Shard] | None:
+    def copied(self, plan: bytes) -> tuple[AnyPath, Shard] | None:
         """Return the shard, and the folder of its dataset, of which the planned one is a copy; else None."""
 
-    def without(self, plan: ShardPlan, rejected: Sequence[Reject]) -> ShardPlan:
-        """Return a plan without the rejected rows."""
+    def final(self, plan: bytes, rejected: Sequence[Reject]) -> bytes:
+        """Return the final plan of what was written; raise InputError if the plan was final already."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShardTask:
-    """What a worker needs to write any shard of a phase; it is sent to every worker.
+    """What a worker needs to write any shard of a build; it is sent to every worker.
 
     Attributes:
         name: name of the dataset, with which the names of shards begin.
         num_shards: number of shards of each split.
-        expected: digests that damaged shards have to get, by their paths in the manifest; otherwise empty.
     """
 
     folder: BuildFolder
     source: Pieces
-    phase: Phase
+    schema: Schema
     name: str
     num_shards: Mapping[str, int]
-    has_keys: bool
-    has_labels: bool
-    reporter: Reporter
-    expected: Mapping[str, str] = field(default_factory=dict)
+    reporter: Reporter = NO_REPORTS
 
     def shard_name(self, shard: ShardId) -> str:
         """Return the name of a shard in the folder of the build, as TensorFlow Datasets names them."""
@@ -105,24 +101,29 @@ def write_shard(task: ShardTask, shard: ShardId) -> FinishedShard:
 
 
 def _write_shard(task: ShardTask, shard: ShardId) -> FinishedShard:
-    if earlier := task.folder.read_finished(task.phase, shard):
+    folder = task.folder
+    if earlier := folder.read_finished(shard):
         # A runner that starts its job again after a failure repeats every task.
         return earlier
-    plan = task.folder.read_plan(task.phase, shard)
-    name = task.shard_name(shard)
+    plan = folder.read_plan(shard)
     if copied := task.source.copied(plan):
-        described = task.folder.copy_shard(*copied, name)
+        described = folder.copy_shard(*copied, task.shard_name(shard))
         task.reporter.report(described.num_examples, described.record_bytes)
-        marks, digests = task.folder.marks_of(described), plan.digests
-        finished = FinishedShard(described, digests.whole, digests.content, marks=marks)
-        task.folder.write_finished(task.phase, shard, finished)
-        return finished
-    path = f"{task.folder.name}/{name}"
+        finished = FinishedShard(described, plan_digest(plan), plan_digest(plan))
+    else:
+        finished = _encoded_shard(task, shard, plan)
+    finished = replace(finished, marks=folder.marks_of(finished.shard))
+    folder.write_finished(shard, finished)
+    return finished
+
+
+def _encoded_shard(task: ShardTask, shard: ShardId, plan: bytes) -> FinishedShard:
+    folder, schema, name = task.folder, task.schema, task.shard_name(shard)
     rejected: list[Reject] = []
     conversions: Counter[str] = Counter()
     converted_keys: dict[str, str] = {}
     contents: list[str] = []
-    with ShardFile(task.folder.new_file(name), task.has_labels, task.has_keys) as file:
+    with ShardFile(folder.new_file(name), schema.label is not None, schema.key is not None) as file:
         for piece in task.source.pieces(plan):
             file.append(piece.frames, piece.labels, piece.keys)
             rejected += piece.rejected
@@ -131,38 +132,32 @@ def _write_shard(task: ShardTask, shard: ShardId) -> FinishedShard:
             contents += piece.contents
             num_examples = len(piece.frames.lengths) + len(piece.rejected)
             task.reporter.report(num_examples, sum(piece.frames.lengths))
-        described, companions = file.describe(path)
-        if rejected and task.phase == "final":
-            raise InputError("input-changed", key=rejected[0].key, reason=rejected[0].reason)
-        if task.expected.get(path, described.digest) != described.digest:
-            raise InputError(
-                f"{task.folder.dataset / path} is damaged, and the inputs now give other bytes || restore "
-                "the inputs that the dataset was built from"
-            )
-    inside = len(task.folder.name) + 1
-    task.folder.put_all({each[inside:]: content for each, content in companions.items()})
-    left = task.source.without(plan, rejected) if rejected else plan
-    finished = FinishedShard(
+        final = task.source.final(plan, rejected)
+        described, companions = file.describe(f"{folder.name}/{name}")
+    inside = len(folder.name) + 1
+    folder.put_all({path[inside:]: content for path, content in companions.items()})
+    return FinishedShard(
         shard=described,
-        plan=plan.digests.whole,
-        content=left.digests.content,
+        plan=plan_digest(plan),
+        left=plan_digest(final),
         rejected=tuple(rejected),
         conversions=dict(sorted(conversions.items())),
         converted_keys=dict(sorted(converted_keys.items())),
         contents=tuple(contents),
-        marks=task.folder.marks_of(described),
     )
-    task.folder.write_finished(task.phase, shard, finished)
-    return finished
 
 
-def inputs_plan(planned: Columns, *, trusts_times: bool = True) -> ShardPlan:
-    """Return the plan of a shard of these inputs, in order.
+# How the text of a plan of inputs ends.
+_FINAL, _FIRST = b"true]", b"false]"
+
+
+def inputs_plan(planned: Columns, *, trusts_times: bool = True, is_final: bool = True) -> bytes:
+    """Return the text of the plan of a shard of these inputs, in order.
 
     Unless times are trusted, a build that was killed resumes only from shards that it wrote without trust.
+    The first plans have all inputs; if some are rejected, the final plans have the others.
     """
-    content = json.dumps([planned.keys, planned.labels, planned.sizes], separators=(",", ":"))
-    return ShardPlan(content.encode("ascii"), json.dumps([planned.stamps, trusts_times]).encode("ascii"))
+    return json.dumps([*planned, trusts_times, is_final], separators=(",", ":")).encode("ascii")
 
 
 @dataclass(frozen=True)
@@ -174,23 +169,59 @@ class EncodedInputs:
     compression: Compression
     finds_duplicates: bool = False
 
-    def pieces(self, plan: ShardPlan) -> Iterator[Piece]:
-        """Yield the pieces of a shard."""
-        yield from _read_ahead(_rows_of(plan), self.reader, self.schema, _encoder(self))
+    def pieces(self, plan: bytes) -> Iterator[Piece]:
+        """Yield the pieces of a shard, while threads read the next ones: that releases the GIL.
 
-    def copied(self, plan: ShardPlan) -> None:
+        Each thread reads every n-th piece by one iterator, which may request the content of later pieces
+        while the thread decodes this one.
+        """
+        encoded, pieces = _encoder(self), [*pieces_of(_rows_of(plan))]
+        num_threads = min(num_writers(), len(pieces))
+        outcomes = [
+            self.reader.read([row for piece in pieces[first::num_threads] for row in piece], self.schema)
+            for first in range(num_threads)
+        ]
+
+        def read(number: int) -> Piece:
+            piece = pieces[number]
+            with computing():
+                return encoded(piece, [*islice(outcomes[number % num_threads], len(piece))])
+
+        with ExitStack() as stack:
+            for each in outcomes:
+                # when its thread has ended: drops what was requested ahead
+                if isinstance(each, Generator):
+                    stack.callback(each.close)
+            pool = stack.enter_context(ThreadPoolExecutor(max(1, num_threads)))
+            started = deque(pool.submit(read, number) for number in range(num_threads))
+            try:
+                for number in range(num_threads, num_threads + len(pieces)):
+                    piece = started.popleft().result()
+                    if number < len(pieces):
+                        started.append(pool.submit(read, number))
+                    yield piece
+            finally:
+                for future in started:
+                    future.cancel()
+
+    def copied(self, plan: bytes) -> None:
         """Return None: every shard is encoded."""
 
-    def without(self, plan: ShardPlan, rejected: Sequence[Reject]) -> ShardPlan:
-        """Return a plan without the rejected rows."""
+    def final(self, plan: bytes, rejected: Sequence[Reject]) -> bytes:
+        """Return the final plan of the inputs that were not rejected."""
+        if not rejected:
+            return plan.removesuffix(_FIRST) + _FINAL if plan.endswith(_FIRST) else plan
+        *_, trusts_times, is_final = json.loads(plan)
+        if is_final:
+            # it was accepted before
+            raise InputError("input-changed", key=rejected[0].key, reason=rejected[0].reason)
         gone = {reject.key for reject in rejected}
-        return inputs_plan(Columns.of([row for row in _rows_of(plan) if row.key not in gone]))
+        left = Columns.of([row for row in _rows_of(plan) if row.key not in gone])
+        return inputs_plan(left, trusts_times=trusts_times)
 
 
-def _rows_of(plan: ShardPlan) -> list[Row]:
-    keys, labels, sizes = json.loads(plan.content)
-    stamps, _ = json.loads(plan.state)
-    return Columns(keys, labels, sizes, stamps).rows()
+def _rows_of(plan: bytes) -> list[Row]:
+    return Columns(*json.loads(plan)[: len(Columns._fields)]).rows()
 
 
 def _encoder(source: EncodedInputs) -> Callable[[Sequence[Row], Sequence[Outcome]], Piece]:
@@ -224,44 +255,3 @@ def _encoder(source: EncodedInputs) -> Callable[[Sequence[Row], Sequence[Outcome
         )
 
     return encoded
-
-
-def _read_ahead(
-    rows: Sequence[Row],
-    reader: Reader,
-    schema: Schema,
-    encoded: Callable[[Sequence[Row], Sequence[Outcome]], Piece],
-) -> Iterator[Piece]:
-    """Yield the pieces in order, while threads read the next ones; reading and decoding release the GIL.
-
-    Each thread reads every n-th piece by one iterator, which may request the content of later pieces while
-    the thread decodes this one.
-    """
-    pieces = [*pieces_of(rows)]
-    num_threads = min(num_writers(), len(pieces))
-    outcomes = [
-        reader.read([row for piece in pieces[first::num_threads] for row in piece], schema)
-        for first in range(num_threads)
-    ]
-
-    def read(number: int) -> Piece:
-        piece = pieces[number]
-        with computing():
-            return encoded(piece, [*islice(outcomes[number % num_threads], len(piece))])
-
-    with ExitStack() as stack:
-        for each in outcomes:
-            # when its thread has ended: drops what was requested ahead
-            if isinstance(each, Generator):
-                stack.callback(each.close)
-        pool = stack.enter_context(ThreadPoolExecutor(max(1, num_threads)))
-        started = deque(pool.submit(read, number) for number in range(num_threads))
-        try:
-            for number in range(num_threads, num_threads + len(pieces)):
-                piece = started.popleft().result()
-                if number < len(pieces):
-                    started.append(pool.submit(read, number))
-                yield piece
-        finally:
-            for future in started:
-                future.cancel()

@@ -200,7 +200,7 @@ def require_space(folder: AnyPath, num_bytes: int, what: str) -> None:
 # Many files
 
 
-def waits_for_network(folder: AnyPath | None) -> bool:
+def waits_for_network(folder: AnyPath) -> bool:
     """Return whether writing a file takes round trips, in which other threads can work."""
     return isinstance(folder, RemotePath)
 

@@ -72,6 +72,13 @@ def _damaged_index(files: Files) -> Files:
     return {**files, index: b"damaged", names: b"damaged"}
 
 
+def _damaged_rejects(files: Files) -> Files:
+    """Replace the list of rejects, without which all inputs are read again, and a shard."""
+    rejects = next(path for path in files if path.endswith("/rejected.jsonl"))
+    shard = json.loads(files[f"data/{POINTER}"])["splits"]["train"]["shards"][0]["path"]
+    return {**files, rejects: b"damaged", f"data/{shard}": b"damaged"}
+
+
 def _only_shards(files: Files) -> Files:
     """Keep the TFRecord files of a dataset, without what tfshards writes beside them."""
     shards = [data for path, data in sorted(files.items()) if ".tfrecord-" in Path(path).name[:-4]]
@@ -131,6 +138,9 @@ COMMANDS: dict[str, Command] = {
     ),
     "build damaged again": Command(
         line=f"{_IMAGES} --overwrite", before=(_IMAGES,), change=_damaged, makes="repair"
+    ),
+    "build damaged rejects": Command(
+        line=f"{_IMAGES} --overwrite", before=(_IMAGES,), change=_damaged_rejects, makes="repair"
     ),
     "append": Command(
         line="append IN/more/photos OUT/data --max-rejected 50%",

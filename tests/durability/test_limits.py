@@ -197,7 +197,7 @@ def test_an_input_without_read_permission_is_reported(place, named, commands, co
 
 def damage_plans(folder, process):
     os.kill(process, signal.SIGSTOP)
-    for path in folder.parent.glob("data/*/work/first/*.plan"):
+    for path in folder.parent.glob("data/*/work/*.plan"):
         path.write_text("[\n[]")
     os.kill(process, signal.SIGCONT)
 
@@ -235,7 +235,7 @@ def test_what_happens_during_a_build_ends_it(what, workers, commands, command, o
 
     def meanwhile(process: int) -> None:
         groups.append(process)
-        until(lambda: any(out.glob("*/work/first/*.done")))
+        until(lambda: any(out.glob("*/work/*.done")))
         act(open_path / "slow", process)
 
     if act is damage_plans:

@@ -77,8 +77,8 @@ def names_near_ours(chance: random.Random, folders: list[str]) -> str:
     shard = f"{chance.choice(['data', 'out', 'x'])}-{chance.choice(['train', 'val'])}.tfrecord-{number}"
     folder = chance.choice([digits, f"{digits}-2", "0" * 8 + "-0", ".", f".staged-{digits}", ".staged-x"])
     names = f"""{shard} index/{shard}.idx index/{shard}.labels index/{shard}.keys rejected.jsonl removed.txt
-        labels.txt label.labels.txt dataset_info.json features.json build.json work/first/train-00000.done
-        work/final/train-00000.plan work/{shard}.{digits}{digits} export.json"""
+        labels.txt label.labels.txt dataset_info.json features.json build.json work/train-00000.done
+        work/train-00000.plan work/rejected.json work/{shard}.{digits}{digits} export.json"""
     mine = f"notes.txt index/notes.txt index/{shard} {shard}.idx work.txt photos/{shard} dataset.json.bak"
     if chance.random() < 0.4:
         return f"{chance.choice(folders)}/{chance.choice(mine.split())}"

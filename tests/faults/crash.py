@@ -94,14 +94,14 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
     (
         "a resumed build keeps no finished shard",
         "prep/building/write.py",
-        "        missing = [shard for shard in digests if shard not in kept]\n",
-        "        missing = [*digests]\n",
+        "for shard, (_, number) in planned.items() if shard not in kept}",
+        "for shard, (_, number) in planned.items()}",
         f"{_CRASHES}[build table]",
     ),
     (
         "the work on a build that was committed stays",
         "prep/building/output.py",
-        "                BuildFolder(folder, state.manifest.folder).remove_work()\n",
+        "                BuildFolder(folder, state.current).remove_work()\n",
         "                pass\n",
         f"{_CRASHES}[build images]",
     ),

@@ -72,8 +72,8 @@ FAULTS = [
     (
         "append forgets earlier rejects",
         "prep/deriving/append.py",
-        "all_rejects = [*self.new.rejects, *rejects]",
-        "all_rejects = [*rejects]",
+        "all_rejects = [*self.new.rejects, *self.rejects(folder)]",
+        "all_rejects = self.rejects(folder)",
         VERBS,
     ),
     (
@@ -114,8 +114,8 @@ FAULTS = [
     (
         "prune keeps the last of the earlier generations",
         "prep/building/generations.py",
-        "                for build in state.folders:\n                    build.remove(",
-        "                for build in state.folders[:-1]:\n                    build.remove(",
+        "                for build, names in kept.items():\n",
+        "                for build, names in [*kept.items()][:-1]:\n",
         VERBS,
     ),
     (
@@ -158,8 +158,8 @@ FAULTS = [
     (
         "a build writes no labels file",
         "prep/writing/shard.py",
-        "for each, content in companions.items()})",
-        "for each, content in [*companions.items()][:1]})",
+        "for path, content in companions.items()})",
+        "for path, content in [*companions.items()][:1]})",
         VERBS,
     ),
     (
@@ -219,10 +219,10 @@ FAULTS = [
         VERBS,
     ),
     (
-        "a damaged shard gets the examples of another layout",
-        "prep/building/build.py",
-        "        shards = [numbers[shard.path] for shard in damaged]\n",
-        "        shards = [*numbers.values()][: len(damaged)]\n",
+        "a repair takes damaged shards for sound",
+        "prep/building/commit.py",
+        "if plain_folder(shard.path) == build.name and not places & {*shard.files}\n",
+        "if plain_folder(shard.path) == build.name\n",
         VERBS,
     ),
     (
@@ -235,8 +235,8 @@ FAULTS = [
     (
         "a build takes a damaged dataset for up to date",
         "prep/building/commit.py",
-        "        if not damage or _mended(",
-        "        if True or _mended(",
+        "        if not damage:\n            discard_unfinished(",
+        "        if True:\n            discard_unfinished(",
         VERBS,
     ),
     (

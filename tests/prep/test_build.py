@@ -5,7 +5,6 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from tests.errors import raises
 from tfshards.prep import Arrays, ImageFolder, ImageOptions, Options
@@ -79,21 +78,6 @@ def test_inputs_of_other_content_are_another_build(change, small_folder, tmp_pat
     assert after.build_id != before.build_id
     assert after.inputs_digest != before.inputs_digest
     assert after.splits != before.splits
-
-
-@pytest.mark.parametrize(
-    ("options", "is_explained"), [({}, True), ({"resize": "400x500"}, True), ({"jpeg_quality": 90}, False)]
-)
-def test_a_much_larger_dataset_is_explained(options, is_explained, tmp_path, quiet_build, log):
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    (tmp_path / "photos").mkdir()
-    for number in range(3):
-        pixels = np.random.default_rng(number).integers(0, 256, (8, 8, 3), dtype=np.uint8)
-        photo = Image.fromarray(pixels).resize((200, 160), Image.Resampling.BICUBIC)
-        photo.save(tmp_path / "photos" / f"{number}.jpg", quality=80, exif=exif)
-    quiet_build(ImageFolder(tmp_path / "photos", ImageOptions(**options)), tmp_path / "out")
-    assert len([line for line in log if "jpeg_quality=95" in line]) == is_explained, log
 
 
 @pytest.mark.parametrize(

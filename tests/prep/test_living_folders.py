@@ -188,7 +188,10 @@ def test_an_input_that_changes_between_the_layouts_is_read_again(
     for number in range(7):
         (bitmaps / "cat" / f"x{number}.bmp").write_bytes(b"no image")
     # the first shard of the final layout is written, and the others wait for it
-    passes = threading.Lock()
+    passes, kept = threading.Lock(), []
+
+    def num_finished() -> int:
+        return len([*out.glob("*/work/*.done")])
 
     class Failing(ImageFolder):
         """Fails once a shard of the final layout is finished."""
@@ -197,9 +200,11 @@ def test_an_input_that_changes_between_the_layouts_is_read_again(
             reader = super().stage(folder, **given)
 
             def read(rows, schema):
-                if any(out.glob("*/work/final/*.plan")) and not passes.acquire(blocking=False):
-                    until(lambda: any(out.glob("*/work/final/*.done")))
-                    raise InputError("stopped")
+                if any(out.glob("*/work/rejected.json")):
+                    kept.append(num_finished())
+                    if not passes.acquire(blocking=False):
+                        until(lambda: num_finished() > kept[0])
+                        raise InputError("stopped")
                 return reader.read(rows, schema)
 
             return SimpleNamespace(listing=reader.listing, options=reader.options, read=read)

@@ -272,6 +272,6 @@ def test_a_dataset_is_read_and_replaced_in_one_pipeline(tmp_path, quiet_build):
 
 
 def test_a_worker_with_other_versions_is_refused(numbers, monkeypatch):
-    monkeypatch.setattr("tfshards.prep.engines.read_shards.own_versions", lambda: {"tfshards": "0.0"})
+    monkeypatch.setattr("tfshards.prep.engines.transform.own_versions", lambda: {"tfshards": "0.0"})
     with pytest.raises(Exception, match=r"a worker on \S+ has tfshards \S+, but the command runs with 0\.0"):
         read(prep.ReadShards(numbers), check=lambda _: None)

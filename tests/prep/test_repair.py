@@ -1,6 +1,7 @@
 """repair: what follows from sound shards and the manifest is rebuilt, and a command is named for the rest."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -95,15 +96,44 @@ def test_the_command_that_is_named_for_damaged_shards_repairs_them(dataset, phot
     assert contents(dataset) == before
 
 
-def test_a_damaged_list_of_rejects_is_made_by_a_build_of_all(dataset, photos, quiet_build):
-    manifest = read_manifest(dataset)
+@pytest.mark.parametrize("others", [(), ("labels.txt", "shard")], ids=["alone", "and other files"])
+def test_a_damaged_list_of_rejects_is_made_by_a_build_of_all(others, dataset, photos, quiet_build, contents):
+    before, manifest = contents(dataset), read_manifest(dataset)
     flip(dataset / manifest.rejects_path)
+    for name in others:
+        flip(first_shard(dataset) if name == "shard" else dataset / manifest.folder / name)
     report = repair(dataset)
-    assert [problem.place for problem in report.problems] == [manifest.rejects_path]
+    assert manifest.rejects_path in [problem.place for problem in report.problems]
     assert f"tfshards build images … {dataset} --overwrite" in report.remedies[0]
-    made = build(quiet_build, photos, dataset, overwrite=True, compression=manifest.compression)
-    assert made.build_id == manifest.build_id
+    assert build(quiet_build, photos, dataset, overwrite=True, compression=manifest.compression) == manifest
+    # what was written for it is not kept
+    assert contents(dataset) == before
     assert verify(dataset, deep=True)
+
+
+def test_a_build_whose_manifest_was_lost_is_repaired_without_overwrite(
+    dataset, photos, quiet_build, contents
+):
+    before, manifest = contents(dataset), read_manifest(dataset)
+    flip(dataset / companion(manifest.shards[0].path, "idx"))
+    (dataset / "dataset.json").unlink()
+    assert build(quiet_build, photos, dataset, compression=manifest.compression) == manifest
+    assert contents(dataset) == before
+
+
+def test_a_damaged_shard_of_inputs_that_changed_unnoticed_is_not_replaced(photos, tmp_path, quiet_build):
+    out = tmp_path / "out"
+    manifest = build(quiet_build, photos, out)
+    path = photos / "cat" / "000.png"
+    times, size = path.stat(), path.stat().st_size
+    path.write_bytes(bytes(size))
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    (shard,) = (s for s in manifest.shards if b"cat/000.png" in (out / s.path).read_bytes())
+    flip(out / shard.path)
+    with pytest.raises(InputError):
+        build(quiet_build, photos, out, overwrite=True)
+    assert read_manifest(out) == manifest
+    assert [problem.place for problem in verify(out).problems] == [shard.path]
 
 
 def test_shards_of_an_earlier_build_are_repaired_by_it_and_the_newest_is_restored(

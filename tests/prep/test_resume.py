@@ -27,7 +27,7 @@ def stopped(small_folder, image_folder, tmp_path, quiet_build, log):
     out = tmp_path / "out"
     with raises(BuildError, "too-many-rejected"):
         quiet_build(ImageFolder(small_folder), out, shards=4, options=Options(max_rejected=0))
-    assert len([*out.glob("*/work/first/*.done")]) == 4
+    assert len([*out.glob("*/work/*.done")]) == 4
     log.clear()
     return out
 
@@ -40,7 +40,7 @@ DAMAGE = {
     "the labels are gone": (Path.unlink, "index/{shard}.labels"),
     "the record is cut": (
         lambda path: path.write_bytes(path.read_bytes()[:-1]),
-        "work/first/train-00002.done",
+        "work/train-00002.done",
     ),
 }
 

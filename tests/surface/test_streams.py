@@ -170,7 +170,7 @@ def started(line, *before):
         stderr=subprocess.PIPE,
         text=True,
     )
-    until(lambda: any(Path("new").glob("*/work/first/*.done")) or process.poll() is not None)
+    until(lambda: any(Path("new").glob("*/work/*.done")) or process.poll() is not None)
     return process
 
 
