@@ -286,7 +286,7 @@ def test_a_source_of_rows_has_to_begin_with_those_of_the_dataset(rows, tmp_path,
 # The folder of what was appended
 
 
-@pytest.mark.parametrize("damage", ["none", "shard", "index", "rejects"])
+@pytest.mark.parametrize("damage", ["none", "shard", "rejects"])
 def test_after_restore_the_same_append_finds_its_folder_again(damage, photos, tmp_path, contents, log):
     out = tmp_path / "out"
     write_images(tmp_path / "more", range(30, 36), ["cat/bad.png"])
@@ -297,7 +297,6 @@ def test_after_restore_the_same_append_finds_its_folder_again(damage, photos, tm
     path = {
         "none": made.shards[0].path,
         "shard": made.shards[-1].path,
-        "index": next(iter(made.shards[-1].companion_digests)),
         "rejects": made.rejects_path,
     }[damage]
     if damage != "none":

@@ -22,9 +22,7 @@ def out(tmp_path, quiet_build):
 OTHERS = {
     "another name": ({}, {"seed": 1}, "m", ["another name", "'n'"]),
     "a seed": ({}, {"seed": 2}, "n", ["other options", "seed="]),
-    "a name and a seed": ({}, {"seed": 2}, "m", ["another name", "seed="]),
     "inputs": ({"x": X[::-1]}, {"seed": 1}, "n", ["other inputs"]),
-    "a feature": ({"z": X}, {"seed": 1}, "n", ["other inputs"]),
 }
 
 
