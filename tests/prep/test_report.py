@@ -23,7 +23,7 @@ from tests.prep.pages import Parsed, parsed
 from tests.surface.command import run
 from tfshards.prep import Arrays, ImageFolder, Options, ReportOptions, build, report
 from tfshards.prep.reporting import inputs
-from tfshards.schemas import InputError, OptionsError, read_manifest
+from tfshards.schemas import InputError, read_manifest
 from tfshards.schemas.digests import bytes_digest
 
 # A class name, and a key, that would become elements of a page that does not escape them.
@@ -241,12 +241,3 @@ def test_a_folder_that_holds_none_of_the_rejected_inputs_is_warned_of(built, tmp
         ended = run([*command, "--source", str(source)])
         assert (ended.status, ended.out) == (0, f"{tmp_path / 'page.html'}\n")
         assert ended.err.count("warning: --source") == warned
-
-
-def test_options_that_are_not_allowed_are_refused(built, tmp_path):
-    wrong = {"seed-type": {"seed": True}, "not-a-path": {"source": 5}, "audit-type": {"audit": "yes"}}
-    for code, options in {**wrong, "not-a-choice": {"boxes": "wh"}}.items():
-        with raises(OptionsError, code):
-            ReportOptions(**options)
-    with raises(OptionsError, "url-not-supported"):
-        report(built.dataset, tmp_path / "page.html", options=ReportOptions(source="file:///x"))
