@@ -60,14 +60,3 @@ def test_a_damaged_manifest_is_reported_and_written_again_on_request(tmp_path, q
         quiet_build(NUMBERS, out, shards=2)
     assert quiet_build(NUMBERS, out, shards=2, overwrite=True) == manifest
     assert contents(out) == whole
-
-
-def test_shards_that_tfshards_did_not_write_are_not_replaced(tmp_path, quiet_build, contents):
-    out = tmp_path / "out"
-    build = out / quiet_build(NUMBERS, out).folder
-    for path in (out / "dataset.json", build / "build.json"):
-        path.unlink()
-    before = contents(out)
-    with raises(InputError, "folder-not-empty"):
-        quiet_build(NUMBERS, out, overwrite=True)
-    assert contents(out) == before
