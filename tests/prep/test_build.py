@@ -20,15 +20,8 @@ def with_rejects(good: int, bad: int) -> dict[str, int | bytes]:
     return files | {f"{'ab'[n % 2]}/{n:03d}-bad.jpg": b"no image" for n in range(bad)}
 
 
-def test_rejects_that_leave_fewer_examples_than_shards_end_the_build(image_folder, tmp_path, quiet_build):
-    root = image_folder(with_rejects(2, 2))
-    with pytest.raises(BuildError, match="after rejects, shards=3 exceeds the 2 examples"):
-        quiet_build(ImageFolder(root), tmp_path / "out", shards=3, options=ANY_REJECTS)
-
-
 RUNNERS = {
     "--runner BundleBasedDirectRunner": "none",
-    "--direct_running_mode=multi_threading --direct_num_workers=3": "gzip",
     "--direct_running_mode=multi_processing --direct_num_workers=2": "none",
 }
 
@@ -53,9 +46,7 @@ def test_a_runner_that_runs_nothing_is_detected(tmp_path, quiet_build):
         quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", shards=2, beam_args=args)
 
 
-@pytest.mark.parametrize(
-    "wrong", ["FlinkRunner", "--direct_num_workers=two", "--runner=Flonk", "--runner=none.Flonk"]
-)
+@pytest.mark.parametrize("wrong", ["FlinkRunner", "--runner=Flonk", "--runner=none.Flonk"])
 def test_a_mistake_in_beam_options_is_reported_before_writing(wrong, tmp_path, quiet_build):
     with raises(OptionsError, "beam-usage") as found:
         quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", beam_args=[wrong])
@@ -64,10 +55,8 @@ def test_a_mistake_in_beam_options_is_reported_before_writing(wrong, tmp_path, q
 
 
 CHANGES = {
-    "a byte": lambda root: (root / "cat/00.png").write_bytes((root / "cat/00.png").read_bytes() + b"\0"),
     "a name": lambda root: (root / "cat/00.png").rename(root / "cat/0.png"),
     "a class": lambda root: (root / "cat/00.png").rename(root / "dog/00.png"),
-    "one less": lambda root: (root / "cat/00.png").unlink(),
 }
 
 
@@ -81,9 +70,7 @@ def test_inputs_of_other_content_are_another_build(change, small_folder, tmp_pat
     assert after.splits != before.splits
 
 
-@pytest.mark.parametrize(
-    ("options", "is_explained"), [({}, True), ({"resize": "400x500"}, True), ({"jpeg_quality": 90}, False)]
-)
+@pytest.mark.parametrize(("options", "is_explained"), [({}, True), ({"jpeg_quality": 90}, False)])
 def test_a_much_larger_dataset_is_explained(options, is_explained, tmp_path, quiet_build, log):
     exif = Image.Exif()
     exif[0x0112] = 6
@@ -96,9 +83,7 @@ def test_a_much_larger_dataset_is_explained(options, is_explained, tmp_path, qui
     assert len([line for line in log if "jpeg_quality=95" in line]) == is_explained, log
 
 
-@pytest.mark.parametrize(
-    ("options", "fits"), [({}, False), ({"resize": "short=8"}, True), ({"format": "jpeg"}, True)]
-)
+@pytest.mark.parametrize(("options", "fits"), [({}, False), ({"format": "jpeg"}, True)])
 def test_a_disk_is_full_only_for_images_that_stay_as_they_are(
     options, fits, image_folder, tmp_path, quiet_build, monkeypatch
 ):
