@@ -102,7 +102,8 @@ def test_selected_features_are_exported_alone(every, tmp_path):
 
 @pytest.mark.parametrize(
     ("given", "code"),
-    [({"directory": "gs://bucket/x"}, "url-not-supported"), ({"select": "image"}, "not-strings"),
+    [({"to": "hdf5"}, "export-format-unknown"), ({"directory": "gs://bucket/x"}, "url-not-supported"),
+     ({"select": "image"}, "not-strings"),
      ({"select": []}, "select-unknown"), ({"as_bytes": ["label"]}, "as-bytes-unknown")],
 )  # fmt: skip
 def test_invalid_arguments_are_named(every, tmp_path, given, code):

@@ -45,6 +45,9 @@ def test_an_output_with_an_invalid_name_requires_the_name_option(tmp_path, quiet
             quiet_build(NUMBERS, tmp_path / name)
         assert not (tmp_path / name).exists()
         assert quiet_build(NUMBERS, tmp_path / name, options=options).name == "n" * 80
+    for name in ("", b""):
+        with raises(OptionsError, "output-empty"):
+            quiet_build(NUMBERS, name)
     (tmp_path / "numbers").mkdir()
     monkeypatch.chdir(tmp_path / "numbers")
     assert quiet_build(NUMBERS, ".").name == "numbers"

@@ -23,7 +23,7 @@ from tests.prep.pages import Parsed, parsed
 from tests.surface.command import run
 from tfshards.prep import Arrays, ImageFolder, Options, ReportOptions, build, report
 from tfshards.prep.reporting import inputs
-from tfshards.schemas import InputError, read_manifest
+from tfshards.schemas import InputError, OptionsError, read_manifest
 from tfshards.schemas.digests import bytes_digest
 
 # A class name, and a key, that would become elements of a page that does not escape them.
@@ -241,3 +241,9 @@ def test_a_folder_that_holds_none_of_the_rejected_inputs_is_warned_of(built, tmp
         ended = run([*command, "--source", str(source)])
         assert (ended.status, ended.out) == (0, f"{tmp_path / 'page.html'}\n")
         assert ended.err.count("warning: --source") == warned
+
+
+def test_options_that_are_not_allowed_are_refused():
+    for code, options in {"seed-type": {"seed": True}, "audit-type": {"audit": "yes"}}.items():
+        with raises(OptionsError, code):
+            ReportOptions(**options)
