@@ -1,4 +1,4 @@
-"""Arrays as a source: damaged files, files that change, memory and disks that are too small.
+"""Arrays as a source: files that change, memory and disks that are too small.
 
 tests/conformance/test_arrays.py has what each array becomes, and which files are refused.
 """
@@ -41,6 +41,15 @@ def archive(tmp_path):
     """An .npz with one member of 40 MB of zeros, which is compressed."""
     np.savez_compressed(tmp_path / "all.npz", x=np.zeros((40, 2**20), np.uint8))
     return tmp_path / "all.npz"
+
+
+def test_a_file_with_other_values_is_not_up_to_date(tmp_path, quiet_build):
+    for added in (0, 1):
+        np.save(tmp_path / f"{added}.npy", np.arange(6.0) + added)
+    quiet_build(Arrays({"x": tmp_path / "0.npy"}), tmp_path / "out")
+    os.replace(tmp_path / "1.npy", tmp_path / "0.npy")
+    with raises(InputError, "dataset-of-other-inputs"):
+        quiet_build(Arrays({"x": tmp_path / "0.npy"}), tmp_path / "out")
 
 
 def test_a_plan_is_that_of_the_build_and_copies_nothing(tmp_path, quiet_build, stage):
