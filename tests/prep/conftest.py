@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.pictures import STAMP, image_file, small_png, write
+from tests.pictures import STAMP, small_png, write
 from tfshards.prep import Table, build
 from tfshards.schemas import Manifest
 
@@ -45,15 +45,6 @@ def image_folder(tmp_path: Path) -> MakeFolder:
 def small_folder(image_folder: MakeFolder) -> Path:
     """Thirteen images of two classes."""
     return image_folder({f"{('cat', 'dog')[number % 2]}/{number:02d}.png": number for number in range(13)})
-
-
-@pytest.fixture
-def slow_folder(image_folder: MakeFolder) -> Path:
-    """Images that take a while because they are re-encoded, and four that are rejected."""
-    pixels = np.random.default_rng(0).integers(0, 256, (450, 450, 3), dtype=np.uint8)
-    file = image_file(pixels, "BMP")
-    good = {f"{number:02d}.bmp": file for number in range(14)}
-    return image_folder({**good, **{f"{number:02d}-bad.bmp": b"no image" for number in range(4)}})
 
 
 @pytest.fixture

@@ -61,9 +61,7 @@ def tensors() -> tf.data.Dataset:
 
 ITERABLES = {
     "Hugging Face": hugging_face,
-    "streamed by Hugging Face": lambda: hugging_face().to_iterable_dataset(),
     "tf.data": tensors,
-    "tf.data as NumPy": lambda: tensors().as_numpy_iterator(),
 }
 
 
@@ -162,14 +160,6 @@ def test_a_build_and_append_take_the_examples_again(build, tmp_path):
             prep.append(prep.Examples(map(example, others)), out)
     grown = prep.append(prep.Examples(iter([*given, example(20)])), out, log=quiet)
     assert grown.num_examples == COUNT + 1
-
-
-def test_an_appended_example_with_another_class_is_reported(build):
-    keyed = build(prep.Examples([(f"k{number}", {"x": number, "label": number % 2}) for number in range(3)]))
-    log: list[str] = []
-    new = prep.Examples([("k1", {"x": 7, "label": 0}), ("k9", {"x": 9, "label": 1})])
-    assert prep.append(new, keyed, log=log.append).num_examples == 4
-    assert any("k1" in line and "another class" in line for line in log), log
 
 
 def test_an_example_with_other_content_of_the_same_size_is_another_input(build):

@@ -6,8 +6,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
@@ -254,39 +252,29 @@ def test_rows_with_another_class_or_split_have_changed(tmp_path):
 # Rows that are known by their numbers
 
 
-def parquet(tmp_path: Path, *pixels: int) -> Table:
-    """A table of embedded images without keys."""
-    images = [{"bytes": image_file(Image.new("L", (3, 3), pixel), "BMP")} for pixel in pixels]
-    pq.write_table(pa.table({"image": images}), tmp_path / "table.parquet")
-    return Table(tmp_path / "table.parquet", {"image": "image"})
+def test_a_source_of_rows_has_to_begin_with_those_of_the_dataset(tmp_path, contents):
+    def rows(*values: int) -> Arrays:
+        return Arrays({"x": np.array(values)})
 
-
-def numbers(tmp_path: Path, *values: int) -> Arrays:
-    """An array without keys."""
-    return Arrays({"x": np.array(values)})
-
-
-@pytest.mark.parametrize("rows", [parquet, numbers])
-def test_a_source_of_rows_has_to_begin_with_those_of_the_dataset(rows, tmp_path, contents):
     out, values = tmp_path / "out", [*range(20, 29)]
-    build(rows(tmp_path, *values), out, shards=3)
+    build(rows(*values), out, shards=3)
     before = contents(out)
     for other, row in (([*range(40, 50)], "0"), ([*values[:-2], 99, *values[-1:], 30], "7")):
         with raises(InputError, "append-row-differs", row=row):
-            append(rows(tmp_path, *other), out)
+            append(rows(*other), out)
     # fewer rows may all be new
     with pytest.raises(InputError, match="row 8"):
-        append(rows(tmp_path, *values[:-1]), out)
+        append(rows(*values[:-1]), out)
     assert contents(out) == before
-    assert append(rows(tmp_path, *values), out) == prep.info(out)
-    assert append(rows(tmp_path, *values, 30, 31), out).num_examples == 11
+    assert append(rows(*values), out) == prep.info(out)
+    assert append(rows(*values, 30, 31), out).num_examples == 11
     assert verify(out, deep=True)
 
 
 # The folder of what was appended
 
 
-@pytest.mark.parametrize("damage", ["none", "shard", "index", "rejects"])
+@pytest.mark.parametrize("damage", ["none", "shard", "rejects"])
 def test_after_restore_the_same_append_finds_its_folder_again(damage, photos, tmp_path, contents, log):
     out = tmp_path / "out"
     write_images(tmp_path / "more", range(30, 36), ["cat/bad.png"])
@@ -297,7 +285,6 @@ def test_after_restore_the_same_append_finds_its_folder_again(damage, photos, tm
     path = {
         "none": made.shards[0].path,
         "shard": made.shards[-1].path,
-        "index": next(iter(made.shards[-1].companion_digests)),
         "rejects": made.rejects_path,
     }[damage]
     if damage != "none":

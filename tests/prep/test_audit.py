@@ -220,7 +220,7 @@ print(main(["audit", {str(out)!r}]), main(["audit", {str(out)!r}, "--distance", 
     assert done.stdout.splitlines()[-1] == "1 1"
 
 
-@pytest.mark.parametrize("distance", [0, 3, 17, 32, 48])
+@pytest.mark.parametrize("distance", [0, 17, 48])
 def test_all_near_pairs_are_found_once_and_no_others(distance):
     random, coarse = np.random.default_rng(distance), distance // 4
 

@@ -19,15 +19,8 @@ def with_rejects(good: int, bad: int) -> dict[str, int | bytes]:
     return files | {f"{'ab'[n % 2]}/{n:03d}-bad.jpg": b"no image" for n in range(bad)}
 
 
-def test_rejects_that_leave_fewer_examples_than_shards_end_the_build(image_folder, tmp_path, quiet_build):
-    root = image_folder(with_rejects(2, 2))
-    with pytest.raises(BuildError, match="after rejects, shards=3 exceeds the 2 examples"):
-        quiet_build(ImageFolder(root), tmp_path / "out", shards=3, options=ANY_REJECTS)
-
-
 RUNNERS = {
     "--runner BundleBasedDirectRunner": "none",
-    "--direct_running_mode=multi_threading --direct_num_workers=3": "gzip",
     "--direct_running_mode=multi_processing --direct_num_workers=2": "none",
 }
 
@@ -52,9 +45,7 @@ def test_a_runner_that_runs_nothing_is_detected(tmp_path, quiet_build):
         quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", shards=2, beam_args=args)
 
 
-@pytest.mark.parametrize(
-    "wrong", ["FlinkRunner", "--direct_num_workers=two", "--runner=Flonk", "--runner=none.Flonk"]
-)
+@pytest.mark.parametrize("wrong", ["FlinkRunner", "--runner=Flonk", "--runner=none.Flonk"])
 def test_a_mistake_in_beam_options_is_reported_before_writing(wrong, tmp_path, quiet_build):
     with raises(OptionsError, "beam-usage") as found:
         quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", beam_args=[wrong])
@@ -63,10 +54,8 @@ def test_a_mistake_in_beam_options_is_reported_before_writing(wrong, tmp_path, q
 
 
 CHANGES = {
-    "a byte": lambda root: (root / "cat/00.png").write_bytes((root / "cat/00.png").read_bytes() + b"\0"),
     "a name": lambda root: (root / "cat/00.png").rename(root / "cat/0.png"),
     "a class": lambda root: (root / "cat/00.png").rename(root / "dog/00.png"),
-    "one less": lambda root: (root / "cat/00.png").unlink(),
 }
 
 

@@ -42,20 +42,11 @@ def photos(image_folder):
     return image_folder({f"a/{number}.png": number for number in range(20)})
 
 
-SPELLINGS = {
-    "equal": ["a/{}.png"] * 3,
-    "other spellings": ["a/{}.png", "./a/{}.png", "a/../a//{}.png"],
-    "links": ["a/{}.png", "link/{}.png", "link/{}-link.png"],
-    "absolute paths": ["a/{}.png", "ROOT/a/{}.png", "ROOT/link/{}.png"],
-}
-
-
-@pytest.mark.parametrize("spellings", SPELLINGS.values(), ids=SPELLINGS)
-def test_rows_of_one_image_stay_in_one_split(spellings, photos, build_table, tmp_path):
+def test_rows_of_one_image_stay_in_one_split(photos, build_table, tmp_path):
     (photos / "link").symlink_to("a")
     for number in range(14):
         os.symlink(f"{number}.png", photos / f"a/{number}-link.png")
-    spellings = [spelling.replace("ROOT", str(photos)) for spelling in spellings]
+    spellings = ["a/../a//{}.png", "link/{}-link.png", f"{photos}/link/{{}}.png"]
     table = write_text(photos / "rows.csv", "file_name,caption", *rows_of(spellings, range(12)))
     with pytest.raises(InputError, match="group_by='file_name'"):
         build_table(table, build={"options": Options(splits=RATIOS)})

@@ -5,7 +5,6 @@ from math import ceil
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from tfshards.prep.engines.beam import pipeline_of
-from tfshards.prep.engines.table import find_run
 from tfshards.prep.engines.worker import requirements_of
 from tfshards.prep.planning.options import DEFAULT_SHARD_SIZE
 from tfshards.prep.writing.build_folder import ShardId
@@ -31,7 +30,3 @@ def test_the_job_graph_of_ten_million_inputs_of_1_mb_is_smaller_than_1_mb(tmp_pa
         graph = pipeline_of(work, needed, PipelineOptions(ARGUMENTS)).to_runner_api()
     assert num_shards > 70_000
     assert len(graph.SerializeToString()) < MAX_BYTES
-
-
-def test_the_options_of_the_command_are_accepted():
-    assert find_run(None, ARGUMENTS)

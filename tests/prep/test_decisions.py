@@ -6,7 +6,7 @@ import pytest
 from tests.errors import raises
 from tests.surface.command import run
 from tfshards.prep import Arrays, ImageFolder, Options, append, remove
-from tfshards.schemas import InputError
+from tfshards.schemas import BuildError, InputError
 
 X, Y = np.arange(9), np.arange(9) % 2
 
@@ -22,9 +22,7 @@ def out(tmp_path, quiet_build):
 OTHERS = {
     "another name": ({}, {"seed": 1}, "m", ["another name", "'n'"]),
     "a seed": ({}, {"seed": 2}, "n", ["other options", "seed="]),
-    "a name and a seed": ({}, {"seed": 2}, "m", ["another name", "seed="]),
     "inputs": ({"x": X[::-1]}, {"seed": 1}, "n", ["other inputs"]),
-    "a feature": ({"z": X}, {"seed": 1}, "n", ["other inputs"]),
 }
 
 
@@ -46,6 +44,18 @@ def test_another_kind_of_source_is_named(out, image_folder, quiet_build):
     with raises(InputError, "dataset-differs") as caught:
         quiet_build(ImageFolder(image_folder({"1.png": 1})), out, seed=1, options=Options(name="n"))
     assert "source ('arrays')" in str(caught.value)
+
+
+def test_a_dataset_that_was_never_compared_is_not_up_to_date(image_folder, tmp_path, quiet_build):
+    root, out = image_folder({"1.png": 1, "2.png": 1}), tmp_path / "out"
+    drop, fail = Options(duplicates="drop"), Options(duplicates="fail")
+    quiet_build(ImageFolder(root), out)
+    for options in (drop, fail):
+        with raises(InputError, "dataset-differs"):
+            quiet_build(ImageFolder(root), out, options=options)
+    with pytest.raises(BuildError, match=r"'2\.png'.*'1\.png'"):
+        quiet_build(ImageFolder(root), out, options=fail, overwrite=True)
+    assert quiet_build(ImageFolder(root), out, options=drop, overwrite=True).num_examples == 1
 
 
 def test_a_build_names_the_edits_that_it_would_lose(image_folder, tmp_path, quiet_build):

@@ -2,16 +2,14 @@
 
 import numpy as np
 import pytest
-import tensorflow as tf
 import tensorflow_datasets as tfds
 from PIL import Image
 
 from tests.pictures import image_file
-from tests.prep.exported import frame, record
 from tests.surface.command import run
 from tfshards import loader
-from tfshards.prep import ImageOptions, Table, adopt, append, audit, reshard, verify
-from tfshards.schemas import Feature, Schema, TfshardsError
+from tfshards.prep import ImageOptions, Table, append, audit, reshard, verify
+from tfshards.schemas import Feature
 
 SIZE = (12, 9)
 # the lower byte matters as much as the upper one
@@ -44,28 +42,6 @@ def assert_exact(root, split="train", start=0):
     assert sorted(numbers) == list(range(start, 4))
     assert np.array_equal(batch["image"], SCANS[numbers, ..., None])
     assert np.array_equal(batch["mask"], CLASSES[numbers, ..., None])
-
-
-def write_records(root, *images):
-    schema = Schema((Feature("image", "image", "uint16", (None, None, None)),))
-    framed = b"".join(frame(record(schema, {"image": image})) for image in images)
-    (root / "x.tfrecord-00000-of-00001").write_bytes(framed)
-
-
-def test_adopted_images_of_16_bits_keep_them(tmp_path):
-    shallow = (SCANS[1] >> 8).astype(np.uint8)
-    write_records(tmp_path, image_file(SCANS[0]), image_file(shallow))
-    manifest = adopt(tmp_path, log=lambda _: None)
-    assert manifest.schema["image"] == Feature("image", "image", "uint16", (*SIZE, 1))
-    (batch,) = loader.load(tmp_path, batch_size=2, image=loader.Image())
-    assert np.array_equal(batch["image"], np.stack([SCANS[0], shallow * np.uint16(257)])[..., None])
-
-
-def test_adopted_color_of_16_bits_is_refused_by_feature_and_record(tmp_path):
-    color = tf.io.encode_png(np.stack([SCANS[1]] * 3, axis=2)).numpy()
-    write_records(tmp_path, image_file(SCANS[0]), color)
-    with pytest.raises(TfshardsError, match=r"'image'.*record 1 at byte"):
-        adopt(tmp_path, log=lambda _: None)
 
 
 def test_each_verb_keeps_the_values(rows, tmp_path, quiet_build):

@@ -6,18 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.errors import raises
 from tfshards import prep
-from tfshards.prep import merge, relabel, remove, reshard
-from tfshards.schemas import BuildError
+from tfshards.prep import merge, relabel, reshard
 
 from . import derived
-from .derived import first_shard, flip, quiet
+from .derived import quiet
 from .exported import write_everything
 
 pytestmark = pytest.mark.processes
-
-PROCESSES = ["--runner=DirectRunner", "--direct_running_mode=multi_processing", "--direct_num_workers=2"]
 
 
 @pytest.fixture(scope="module")
@@ -30,24 +26,6 @@ def folder(tmp_path_factory) -> Path:
         derived.build_quietly(photos, root / name, shards=2)
     write_everything(root / "every")
     return root
-
-
-def test_a_damaged_record_that_a_worker_process_finds_is_named_and_the_same_call_resumes(
-    folder, tmp_path, contents
-):
-    out, whole = (Path(shutil.copytree(folder / "old", tmp_path / name / "old")) for name in ("a", "b"))
-
-    def call(root: Path, **on: object) -> None:
-        remove(root, ["cat/000.png"], log=quiet, **on)
-
-    shard = flip(first_shard(out), -1)
-    with raises(BuildError, "shard-damaged") as failed:
-        call(out, beam_args=PROCESSES)
-    assert shard.name in str(failed.value)
-    flip(shard, -1)
-    call(out)
-    call(whole)
-    assert contents(out) == contents(whole)
 
 
 CALLS = {

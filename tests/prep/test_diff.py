@@ -140,7 +140,7 @@ def test_datasets_that_cannot_be_compared_are_refused(origin, root, tmp_path):
 SIZES = [0, 1, 300, 5000, 70_000, 4_200_000]
 
 
-@pytest.mark.parametrize("compressions", [("none", "none"), ("none", "gzip"), ("gzip", "none")])
+@pytest.mark.parametrize("compressions", [("none", "none"), ("none", "gzip")])
 def test_records_are_compared_by_their_lengths_and_checksums(compressions, tmp_path):
     rows = {f"{number:02d}": b"a" * SIZES[number % 6] for number in range(36)}
     edited = {"01": b"b", "04": b"a" * 69_999 + b"b", "05": b"b" * 4_200_000, "06": b"a", "35": b""}

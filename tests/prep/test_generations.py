@@ -1,8 +1,6 @@
 """A dataset keeps the generations that it replaces, and its views follow the manifest, or are reported."""
 
-import gc
 import json
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +9,6 @@ import pytest
 from tests.errors import raises
 from tests.pictures import image_file, write
 from tests.prep.derived import quiet
-from tests.surface.command import main
 from tfshards.prep import (
     Arrays,
     ImageFolder,
@@ -57,13 +54,6 @@ def test_a_generation_that_lacks_a_shard_is_not_restored(out):
     assert [one.num_damaged for one in generations(out)] == [0, 0, 0, 1, 1]
 
 
-def test_a_damaged_manifest_is_replaced_by_that_of_a_generation(out):
-    path, last = out / "dataset.json", generations(out)[-1].folder
-    path.write_bytes(path.read_bytes()[:-30])
-    restore(out, last, log=quiet)
-    assert verify(out, deep=True)
-
-
 def bitmaps(folder: Path, shade: int, broken: int = 12) -> ImageFolder:
     """Write 12 images of equal size, one of which may be broken."""
     for number in range(12):
@@ -106,45 +96,3 @@ def test_what_prune_has_left_of_a_build_stays_for_each_generation_that_needs_it(
         built(out, shards=shards, overwrite=True)
     restore(out, second.folder, log=quiet)
     assert verify(out, deep=True)
-
-
-@pytest.fixture
-def disk(tmp_path):
-    """Return a function that mounts a new file system with room for a number of files."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-
-    def mounted(num_files: int, option: str = ""):
-        command = ["mount", "-t", "tmpfs", "-o", f"{option}nr_inodes={num_files}", "tmpfs", str(folder)]
-        if subprocess.run(command, capture_output=True).returncode:
-            pytest.skip("only root can mount a small file system")
-        return folder
-
-    yield mounted
-    while subprocess.run(["umount", str(folder)], capture_output=True).returncode == 0:
-        continue
-
-
-def test_a_disk_that_fills_up_leaves_the_old_dataset_or_the_new_one(disk, tmp_path, capsys):
-    """At each number of files, the exit status tells what there is."""
-    np.save(tmp_path / "x.npy", np.arange(8))
-    np.save(tmp_path / "label.npy", np.arange(8) % 2)
-    (tmp_path / "old.txt").write_text("cat\ndog\n")
-    (tmp_path / "new.txt").write_text("owl\nant\nbee\n")
-    statuses = set()
-    for num_files in range(26, 50):
-        root = disk(200)
-        words = ["build", "arrays", f"x={tmp_path}/x.npy", f"label={tmp_path}/label.npy", str(root / "data")]
-        assert main([*words, "--class-names", str(tmp_path / "old.txt")]) == 0
-        old = read_manifest(root / "data")
-        disk(num_files, "remount,")
-        status = main([*words, "--class-names", str(tmp_path / "new.txt"), "--overwrite"])
-        errors = capsys.readouterr().err
-        statuses.add(status)
-        now = read_manifest(root / "data")
-        assert (now.build_id == old.build_id) == (status == 1), errors
-        assert verify(root / "data", deep=True), errors
-        # an error keeps the frames of the build, and what they have mapped on the disk
-        gc.collect()
-        subprocess.run(["umount", str(root)], check=True)
-    assert statuses == {0, 1}

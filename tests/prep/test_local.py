@@ -10,8 +10,6 @@ import pytest
 
 from tests.durability.commands import children
 from tests.programs import ROOT, until
-from tfshards.prep.engines.local import num_helpers
-from tfshards.prep.progress.lines import Written
 from tfshards.prep.progress.threads import available_cores
 
 pytestmark = pytest.mark.processes
@@ -26,20 +24,6 @@ def test_a_container_may_have_a_quota_of_cores(text, expected, tmp_path, monkeyp
     (tmp_path / "cpu.max").write_text(text)
     assert available_cores(tmp_path / "cpu.max") == expected
     assert available_cores(tmp_path / "none") == 8
-
-
-@pytest.mark.parametrize(
-    ("num_bytes", "num_examples", "num_shards", "expected"),
-    [
-        (1 << 20, 10, 8, 0),
-        (1 << 40, 10, 8, 7),
-        (1 << 40, 10, 3, 2),
-        (1 << 40, 10, 99, 15),
-        (96 << 20, 0, 8, 2),
-    ],
-)
-def test_helpers_start_where_they_pay_off(num_bytes, num_examples, num_shards, expected):
-    assert num_helpers(Written(num_examples, num_bytes), num_shards, 16) == expected
 
 
 def test_a_script_without_a_guard_has_helpers_unless_the_function_is_its_own(tmp_path):

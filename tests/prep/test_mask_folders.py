@@ -47,41 +47,26 @@ def numbers(out):
     return sorted(int(batch["image"][0, 0, 0, 1]) for batch in batches)
 
 
-def touch(root):
-    os.utime(root / "masks/a1.png", ns=(1, 1))
-
-
-def remove(root):
-    (root / "masks/a1.png").unlink()
-
-
-@pytest.mark.parametrize("change", [touch, remove])
-def test_a_mask_that_changes_after_it_was_listed_stops_the_build(change, write, tmp_path, quiet_build):
+def test_a_mask_that_changes_after_it_was_listed_stops_the_build(write, tmp_path, quiet_build):
     root = write("images/a1.png", "masks/a1.png")
 
     class Changing(ImageFolder):
         def stage(self, folder, **given):
             found = super().stage(folder, **given)
-            change(root)
+            os.utime(root / "masks/a1.png", ns=(1, 1))
             return found
 
-    with pytest.raises(InputError, match=r"masks/a1\.png: (changed after|cannot be read)"):
+    with pytest.raises(InputError, match=r"masks/a1\.png: changed after"):
         quiet_build(Changing(root, mask_dir="masks"), tmp_path / "out", engine="local")
 
 
-@pytest.mark.parametrize("template", [None, TEMPLATE])
-def test_append_finds_the_masks_again(template, write, tmp_path, quiet_build):
-    image, mask = ("{}{}_left.png", "{}{}_gt.png") if template else ("{}{}.png", "{}{}.png")
-
+def test_append_finds_the_masks_again(write, tmp_path, quiet_build):
     def grow(*numbers):
-        names = [("images/x/" + image, "seg/x/" + mask) for _ in numbers]
-        return write(
-            *(n.format("a", number) for number, both in zip(numbers, names, strict=True) for n in both)
-        )
+        names = ("images/x/a{}_left.png", "seg/x/a{}_gt.png")
+        return write(*(name.format(number) for number in numbers for name in names))
 
     root, out, log = grow(1, 2), tmp_path / "out", []
-    given = {"mask_dir": "seg/", "as_is": True, **({"mask_name": template} if template else {})}
-    quiet_build(ImageFolder(root, **given), out, shards=2)
+    quiet_build(ImageFolder(root, mask_dir="seg/", mask_name=TEMPLATE, as_is=True), out, shards=2)
     grow(3)
     append([root], out, log=log.append)
     assert not [line for line in log if "taken for" in line]

@@ -92,8 +92,9 @@ def test_datasets_that_do_not_fit_are_refused(three, tmp_path):
 def test_a_damaged_file_is_named(damaged, asked, three, tmp_path):
     other = build_photos(tmp_path, "b", range(90, 100))
     path = flip(damaged(other), -1)
-    with pytest.raises((BuildError, InputError), match=re.escape(path.name)):
+    with pytest.raises((BuildError, InputError), match=re.escape(path.name)) as caught:
         merge([three[2], other], tmp_path / "out", **asked, log=quiet)
+    assert (caught.value.code == "shard-damaged") == (asked != {} and damaged is first_shard)
     assert not (tmp_path / "out" / "dataset.json").exists()
 
 

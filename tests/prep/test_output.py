@@ -45,6 +45,9 @@ def test_an_output_with_an_invalid_name_requires_the_name_option(tmp_path, quiet
             quiet_build(NUMBERS, tmp_path / name)
         assert not (tmp_path / name).exists()
         assert quiet_build(NUMBERS, tmp_path / name, options=options).name == "n" * 80
+    for name in ("", b""):
+        with raises(OptionsError, "output-empty"):
+            quiet_build(NUMBERS, name)
     (tmp_path / "numbers").mkdir()
     monkeypatch.chdir(tmp_path / "numbers")
     assert quiet_build(NUMBERS, ".").name == "numbers"
@@ -60,14 +63,3 @@ def test_a_damaged_manifest_is_reported_and_written_again_on_request(tmp_path, q
         quiet_build(NUMBERS, out, shards=2)
     assert quiet_build(NUMBERS, out, shards=2, overwrite=True) == manifest
     assert contents(out) == whole
-
-
-def test_shards_that_tfshards_did_not_write_are_not_replaced(tmp_path, quiet_build, contents):
-    out = tmp_path / "out"
-    build = out / quiet_build(NUMBERS, out).folder
-    for path in (out / "dataset.json", build / "build.json"):
-        path.unlink()
-    before = contents(out)
-    with raises(InputError, "folder-not-empty"):
-        quiet_build(NUMBERS, out, overwrite=True)
-    assert contents(out) == before

@@ -64,14 +64,6 @@ def test_a_measure_replaces_the_reports_of_workers_and_never_goes_back(stream):
     assert lines[-1].startswith("photos: 300 of 400 examples, 3.0 MiB, ")
 
 
-def test_an_error_of_the_measure_ends_the_progress(stream):
-    def fail() -> Written:
-        raise ValueError("a worker has failed")
-
-    with pytest.raises(ValueError, match="a worker has failed"):
-        WorkProgress("photos", 400).follow(fail)
-
-
 def test_a_job_without_progress_is_reported_with_where_to_look(monkeypatch, stream):
     monkeypatch.setattr(bars, "LINE_SECONDS", 10)
     monkeypatch.setattr(progress, "STALL_SECONDS", 0.2)

@@ -25,7 +25,6 @@ from tfshards.prep.engines.read_shards import Element, StoredElements
 from tfshards.prep.records.frames import RecordError
 from tfshards.schemas import Feature, FormatError, InputError, OptionsError, Schema, read_manifest
 from tfshards.schemas.companions import read_index
-from tfshards.schemas.index import index_path
 
 from .derived import flip
 from .exported import write_dataset, write_everything
@@ -232,14 +231,6 @@ def test_a_record_that_does_not_fit_the_schema_is_named(tmp_path):
     offset = int(index.lengths[:5].sum())
     with raises(RecordError, "record-damaged", path=str(path), record=5, offset=offset):
         all_of(root)
-
-
-def test_a_damaged_index_is_named(numbers, shard):
-    flip(shard.parent / index_path(shard.name), 3)
-    read_shards._index.cache_clear()
-    with raises(FormatError, "format") as caught:
-        all_of(numbers)
-    assert index_path(shard.name) in str(caught.value)
 
 
 # What may have changed between the construction of the pipeline and its run

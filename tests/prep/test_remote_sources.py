@@ -10,7 +10,7 @@ from PIL import Image
 
 from tests.errors import fault, raises
 from tests.storage import conftest
-from tests.storage.faults import Answer, Cut, Delay, FaultProxy
+from tests.storage.faults import Delay, FaultProxy
 from tests.storage.servers import s3_client
 from tests.surface.command import run
 from tfshards.prep import Arrays, ImageFolder, Options, build, plan
@@ -61,7 +61,6 @@ def check_same(local, remote, tmp_path, contents):
 ODD = ["50%", "%41", "a+b", "a#b", "a?b", "&", "😀"]
 FOLDERS = {
     "flat": ({f"{n}.png": n for n in range(30)} | {"bad.png": b"x", "a.md": b"no", "extensionless": 7}, {}),
-    "splits": ({f"{each}/{c}/{n}.png": n for n in range(5) for each in ("train", "val") for c in "ab"}, {}),
     "masks": ({f"images/{n}.png": 5 * n for n in range(9)}
               | {f"masks/{n}.png": GRAY.getvalue() for n in range(8)}, {}),
     "patterns": ({f"{c}/{n}.png": n for n in range(9) for c in "ab"} | {".hidden/x.png": 1, "a/.x.png": 2},
@@ -93,13 +92,6 @@ def test_many_images_are_read_at_once(image_folder, proxied, tmp_path, quiet_bui
     proxy.add(Delay(0.1), "get GET .*png")
     quiet_build(ImageFolder(url), tmp_path / "out", shards=1)
     assert 24 <= proxy.most_in_flight <= NUM_REQUESTS
-
-
-def test_throttled_requests_are_repeated(image_folder, proxied, tmp_path, quiet_build):
-    url, proxy = proxied(image_folder({f"{n}.png": n for n in range(20)}))
-    proxy.add(Answer(503, "SlowDown"), "get GET .*png", count=10)
-    proxy.add(Cut(20), "get GET .*png", count=2)
-    assert quiet_build(ImageFolder(url), tmp_path / "out", shards=1).totals.accepted == 20
 
 
 def test_keys_that_name_no_file_are_skipped(bucket, image_folder, tmp_path, quiet_build):
@@ -156,26 +148,13 @@ def test_a_wrong_folder_is_an_error(bucket):
             ImageFolder(root.format(bucket.url)).stage(Path(), preview=True)
 
 
-def test_workers_of_beam_read_staged_rows_from_the_bucket(image_folder, proxied, bucket, tmp_path, contents):
-    url, proxy = proxied(image_folder(FOLDERS["masks"][0]))
-    for out, engine in ((tmp_path / "out", "local"), (f"{bucket.url}/out", "beam")):
-        build(ImageFolder(url), out, shards=2, options=OPTIONS, engine=engine, log=lambda _: None)
-    kinds = {each.kind for each in proxy.requests if "rows.arrow" in each.target}
-    assert {"put", "get"} <= kinds
-    listed = s3_client(bucket.server).list_objects_v2(Bucket=bucket.name, Prefix="out/")["Contents"]
-    assert not [each["Key"] for each in listed if "staged-" in each["Key"]]
-    found = s3_client(bucket.server).get_object(Bucket=bucket.name, Key="out/dataset.json")["Body"].read()
-    assert found == contents(tmp_path / "out")["dataset.json"]
-
-
 GIVEN = [
     {"x": "{}/x.npy", "label": "{}/label.npy"},
     ["{}/all.npz"],
-    ["x_train={}/x.npy", "x_test={}/more.npy"],
 ]
 
 
-@pytest.mark.parametrize("given", GIVEN, ids=["npy", "npz", "splits"])
+@pytest.mark.parametrize("given", GIVEN, ids=["npy", "npz"])
 def test_arrays_in_a_store_give_the_dataset_of_their_copies(given, upload, tmp_path, contents):
     folder = tmp_path / "arrays"
     folder.mkdir()
@@ -183,7 +162,6 @@ def test_arrays_in_a_store_give_the_dataset_of_their_copies(given, upload, tmp_p
     label = np.arange(60) % 4
     np.save(folder / "x.npy", x)
     np.save(folder / "label.npy", label)
-    np.save(folder / "more.npy", x[20:])
     np.savez_compressed(folder / "all.npz", x=x, label=label)
 
     def source(where):

@@ -243,10 +243,7 @@ def test_a_folder_that_holds_none_of_the_rejected_inputs_is_warned_of(built, tmp
         assert ended.err.count("warning: --source") == warned
 
 
-def test_options_that_are_not_allowed_are_refused(built, tmp_path):
-    wrong = {"seed-type": {"seed": True}, "not-a-path": {"source": 5}, "audit-type": {"audit": "yes"}}
-    for code, options in {**wrong, "not-a-choice": {"boxes": "wh"}}.items():
+def test_options_that_are_not_allowed_are_refused():
+    for code, options in {"seed-type": {"seed": True}, "audit-type": {"audit": "yes"}}.items():
         with raises(OptionsError, code):
             ReportOptions(**options)
-    with raises(OptionsError, "url-not-supported"):
-        report(built.dataset, tmp_path / "page.html", options=ReportOptions(source="file:///x"))

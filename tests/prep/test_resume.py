@@ -36,8 +36,6 @@ DAMAGE = {
     "the shard is gone": (Path.unlink, "{shard}"),
     "the shard is damaged": (flip, "{shard}"),
     "the index is damaged": (flip, "index/{shard}.idx"),
-    "the keys are damaged": (flip, "index/{shard}.keys"),
-    "the labels are gone": (Path.unlink, "index/{shard}.labels"),
     "the record is cut": (
         lambda path: path.write_bytes(path.read_bytes()[:-1]),
         "work/train-00002.done",

@@ -39,15 +39,6 @@ def run(endpoint):
     return run
 
 
-def test_threads_of_the_command_process_every_item_and_return_errors(run, tmp_path):
-    run(work_of(note, tmp_path), "--environment_type=LOOPBACK")
-    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
-        str(item): f"{os.getpid()}" for item in range(NUM_ITEMS)
-    }
-    with raises(InputError, "changed-file"):
-        run(work_of(partial(fail, "input", note), tmp_path), "--environment_type=LOOPBACK")
-
-
 def test_processes_of_a_pool_process_every_item_and_return_errors(run, tmp_path):
     (tmp_path / "out").mkdir()
     with worker_pool(tmp_path / "pool") as options:
@@ -57,19 +48,6 @@ def test_processes_of_a_pool_process_every_item_and_return_errors(run, tmp_path)
         assert str(os.getpid()) not in names.values()
         with raises(InputError, "changed-file"):
             run(work_of(partial(fail, "input", note), tmp_path / "out"), *options)
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can hide a folder from a worker")
-def test_a_worker_that_does_not_see_the_folder_is_refused(run, tmp_path):
-    (tmp_path / "out").mkdir()
-    wrapper = HIDE.format(folder=tmp_path / "out")
-    with (
-        worker_pool(tmp_path / "pool", wrapper=wrapper) as options,
-        raises(BuildError, "worker-unfit") as failed,
-    ):
-        run(work_of(note, tmp_path / "out"), *options)
-    assert str(tmp_path / "out") in str(failed.value)
-    assert not list((tmp_path / "out").iterdir())
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can hide a folder from a worker")

@@ -1,7 +1,6 @@
 """Find an example by its key or its position, and describe its values."""
 
 import numpy as np
-import pytest
 
 from tests.format_reader import companion, read
 from tests.prep.exported import write_dataset
@@ -88,18 +87,3 @@ def test_every_kind_of_value_is_described_in_one_line(tmp_path):
         assert line.startswith(f"{name}: ")
         assert line.endswith(text)
         assert len(line) < 300
-
-
-@pytest.mark.parametrize(
-    ("kind", "rows"), [(("x", "int"), [{"x": 1}]), (("key", "int"), [{"key": 1}]), (("key", "bytes"), [])]
-)
-def test_a_dataset_without_keys_or_without_examples_is_reported(kind, rows, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    name, dtype = kind
-    schema = Schema((Feature(name, dtype, {"int": "int64"}.get(dtype, dtype)),))
-    write_dataset(tmp_path, schema, {"train": [rows]})
-    refused(["show", str(tmp_path), "x"], "train:0", status=1, code="key-unknown")
-    if rows:
-        assert shown(tmp_path, "0")[-1] == f"{name}: int64 []: 1"
-    else:
-        refused(["show", str(tmp_path), "0"], status=1, code="number-unknown")

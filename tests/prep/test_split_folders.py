@@ -1,7 +1,5 @@
 """Split folders and split lists of a build, as later verbs find them again."""
 
-import pytest
-
 from tests.errors import raises
 from tests.prep.table_files import write_text
 from tests.surface.command import run
@@ -50,12 +48,6 @@ def test_images_without_classes_are_appended_to_their_split_alone(image_folder, 
     assert grown.splits["train"].label_counts == {"cat": 3, "mouse": 2}
     assert (grown.splits["test"].label_counts, grown.splits["test"].num_examples) == ({}, 3)
     assert verify(out, deep=True)
-
-
-@pytest.mark.parametrize("text", ["Train", "train=a,train=b"])
-def test_the_flag_reports_what_is_not_a_split_and_its_folder(text):
-    ended = run(["plan", "images", "x", "out", "--splits", text])
-    assert (ended.status, f"--splits {text} " in ended.err) == (2, True)
 
 
 def test_a_change_of_a_list_is_another_build(image_folder, tmp_path, quiet_build):

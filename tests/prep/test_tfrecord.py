@@ -76,9 +76,7 @@ def header(length: int) -> bytes:
 DAMAGE = {
     "beyond the file": header(2**31 - 1) + b"abc",
     "more than protobuf parses": header(2**40) + b"abc",
-    "the largest length": header(2**64 - 1),
     "no footer": header(3) + b"abc",
-    "half a footer": header(3) + b"abc\0\0",
 }
 
 
@@ -109,9 +107,7 @@ COMPRESSED = b"".join(gzip.compress(framed(*[b"abc"] * 9)) for _ in range(3))
     "data",
     [
         pytest.param(COMPRESSED[:-1], id="without its last byte"),
-        pytest.param(COMPRESSED[: len(COMPRESSED) // 2], id="half"),
         pytest.param(COMPRESSED[:-6] + b"\0" + COMPRESSED[-5:], id="another checksum"),
-        pytest.param(COMPRESSED[:12] + b"\xff" + COMPRESSED[13:], id="another code"),
         pytest.param(COMPRESSED + b"x", id="a trailing byte"),
         pytest.param(b"abc", id="not a gzip file"),
     ],

@@ -1,6 +1,5 @@
 """``prep.WriteShards``: datasets from pipelines of the user, on Beam's local runner."""
 
-import random
 import re
 from collections import Counter
 
@@ -94,19 +93,6 @@ def test_elements_give_the_shards_of_a_folder_with_the_same_images(photos, tmp_p
     assert written.totals == built.totals
     assert prep.verify(out, deep=True)
     assert not list(out.glob(".staged-*"))
-
-
-@pytest.mark.processes
-def test_order_and_bundles_and_threads_do_not_change_a_byte(photos, tmp_path, contents):
-    found = []
-    for seed, arguments in enumerate(
-        [[], ["--direct_num_workers=3", "--direct_running_mode=multi_threading"]]
-    ):
-        shuffled = random.Random(seed).sample(photos, len(photos))
-        out = tmp_path / str(seed) / "pets"
-        write(shuffled, prep.WriteShards(out, shards=4), *arguments)
-        found.append(contents(out))
-    assert found[0] == found[1]
 
 
 def varints(payload: bytes) -> list[int]:
