@@ -44,7 +44,6 @@ EXCEPTIONS = {
     "prep/test_toy_source.py": "a new source",
     "prep/test_workers.py": "workers of Beam",
     "schemas/test_manifest.py": "the check of a manifest before its commit",
-    "storage/test_remote_derivation.py": "the folder of a build in a store",
     "storage/test_remote_output.py": "workers that write into a store",
     "storage/test_remote_read_shards.py": "elements of pipelines",
     "storage/test_remote_verbs.py": "adopted folders in a store",
