@@ -33,13 +33,6 @@ FAULTS = [
         NAMED,
     ),
     (
-        "verify compares no label of a record with the file of labels",
-        CHECKS,
-        "elif labels is not None and label is not None and label != labels[frame.number]:",
-        "elif False:",
-        NAMED,
-    ),
-    (
         "verify compares no key of a record with the file of keys",
         CHECKS,
         "elif keys is not None and key is not None and to_bytes(key) != keys[frame.number]:",
@@ -107,13 +100,6 @@ FAULTS = [
         NAMES,
         'if any(part == "" or part.startswith(".") for part in parts):',
         'if any(part == "" for part in parts):',
-        f"{MANIFEST}::test_contradictory_fields_are_reported",
-    ),
-    (
-        "a shard may have the path of an index",
-        NAMES,
-        'if "index" in parts or _RESERVED',
-        "if _RESERVED",
         f"{MANIFEST}::test_contradictory_fields_are_reported",
     ),
 ]

@@ -35,13 +35,6 @@ FAULTS = [
         VERBS,
     ),
     (
-        "remove keeps the third of the named examples",
-        "prep/deriving/remove.py",
-        "is_removed=is_removed,",
-        "is_removed=is_removed & (is_removed.cumsum() != 3),",
-        VERBS,
-    ),
-    (
         "a second remove forgets the keys of the first one",
         "prep/deriving/remove.py",
         "removed=before.removed | {",
@@ -84,13 +77,6 @@ FAULTS = [
         VERBS,
     ),
     (
-        "merge loses the rejects of all datasets but the first",
-        "prep/deriving/derive.py",
-        "rejects=[reject for origin in origins for reject in origin.rejects()],",
-        "rejects=[reject for origin in origins[:1] for reject in origin.rejects()],",
-        VERBS,
-    ),
-    (
         "the splits of merged datasets hold the shards of the first one",
         "prep/deriving/derive.py",
         "for index, of in held if of for shard in of.shards]",
@@ -109,13 +95,6 @@ FAULTS = [
         "prep/building/generations.py",
         "needed = {*state.manifest.data_paths} if state.manifest",
         "needed = {*state.manifest.data_paths[9:]} if state.manifest",
-        VERBS,
-    ),
-    (
-        "prune keeps the last of the earlier generations",
-        "prep/building/generations.py",
-        "                for build in state.folders:\n                    build.remove(",
-        "                for build in state.folders[:-1]:\n                    build.remove(",
         VERBS,
     ),
     (
@@ -177,13 +156,6 @@ FAULTS = [
         VERBS,
     ),
     (
-        "the keys of copied records are those of the records before them",
-        "prep/deriving/stored.py",
-        "keys[record] if",
-        "keys[max(0, record - 1)] if",
-        VERBS,
-    ),
-    (
         "the keys of a merged dataset lack the name of its split",
         "prep/deriving/stored.py",
         "[self.prefix + key for key in keys] if self.prefix else keys",
@@ -195,27 +167,6 @@ FAULTS = [
         "prep/verification/checks.py",
         "if digest != shard.digest:",
         'if digest == "":',
-        VERBS,
-    ),
-    (
-        "verify accepts any index",
-        "prep/verification/checks.py",
-        "of_index + of_labels + of_keys)",
-        "of_labels + of_keys)",
-        VERBS,
-    ),
-    (
-        "verify accepts any rejects file",
-        "schemas/manifest.py",
-        "named = {self.rejects_path: self.rejects_digest, self.removed_path: self.removed_digest}",
-        "named = {self.removed_path: self.removed_digest}",
-        VERBS,
-    ),
-    (
-        "verify looks at the first shard only",
-        "prep/verification/verify.py",
-        "in_threads(look, manifest.shards, meter.add)",
-        "in_threads(look, manifest.shards[:1], meter.add)",
         VERBS,
     ),
     (
