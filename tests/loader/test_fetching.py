@@ -62,10 +62,6 @@ def disk(folder, num_bytes):
     return f"disk:{folder}, {num_bytes}"
 
 
-def blocks_in(folder):
-    return {path.name for path in folder.rglob("*@*")}
-
-
 OPTIONS = [
     {},
     {"epochs": 3, "start": loader.Position(1, 7)},
@@ -123,15 +119,6 @@ def test_two_iterators_and_an_abandoned_one_agree(dataset, tmp_path, batch_size,
         assert one[0].numpy().tolist() == other[0].numpy().tolist() == wanted
     slow = data.skip(5)
     assert [batch[0].numpy().tolist() for batch in slow] == expected[5:]
-
-
-def test_an_iterator_keeps_what_it_needs_and_nothing_stays_when_it_ends(dataset, tmp_path):
-    iterator = iter(loader.load(dataset, batch_size=32, cache=disk(tmp_path, "5MB")).map(lambda batch: batch))
-    gc.collect()
-    assert sum(1 for _ in iterator) == COUNT // 32
-    del iterator
-    gc.collect()
-    assert blocks_in(tmp_path)
 
 
 def test_a_flipped_byte_in_a_left_block_is_not_delivered(dataset, tmp_path, requests):

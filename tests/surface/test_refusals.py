@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests.pictures import write
@@ -243,17 +242,3 @@ def test_repeated_builds_are_up_to_date_and_print_the_same(own):
     assert "up to date" in again.err
     info, folder = run("info new"), Path("new", read_manifest("new").folder)
     assert info == (0, f'{first.out}TensorFlow Datasets: tfds.builder_from_directory("{folder}")\n', "")
-
-
-def test_classes_beyond_the_largest_are_listed_on_demand(own):
-    np.save("label.npy", np.repeat(np.arange(50), np.arange(1, 51)))
-    assert run("build arrays label.npy many").status == 0
-    assert "--all" in run("info many").out
-
-    def listed(line):
-        rows = map(str.split, run(line).out.splitlines())
-        return [row for row in rows if len(row) == 2 and row[0].isdecimal()]
-
-    classes = [[f"{number}", f"{number + 1}"] for number in range(50)]
-    assert listed("info many --all") == classes
-    assert 0 < len(listed("info many")) < 50
