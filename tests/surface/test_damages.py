@@ -193,8 +193,6 @@ DAMAGES = {
     ),
     "no index": ("none", without("idx"), ["idx"], [], BAD, None),
     "an index of letters": ("none", put("idx", b"0 abc\n"), ["idx"], [], BAD, None),
-    "an index of bytes": ("none", put("idx", b"0 \xff\n"), ["idx"], [], BAD, None),
-    "a short index": ("none", put("idx", b"0 20\n"), ["idx"], [], BAD, None),
     "a long index": ("none", put("idx", b"0" * 1000), ["idx"], [], BAD, None),
     "an index of other places": ("none", moved, ["idx"], [], BAD, None),
     "the same, stated": ("none", restated(moved, "idx"), [], [0], BAD, None),
