@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tfshards.prep.sources.table import Table
     from tfshards.prep.sources.yolo import Yolo
     from tfshards.prep.verification.repair import repair
-    from tfshards.prep.verification.report import RecordProblem, RepairReport, VerificationReport
+    from tfshards.prep.verification.report import RecordProblem, VerificationReport
     from tfshards.prep.verification.verify import verify
     from tfshards.schemas import read_manifest as info
 
@@ -53,7 +53,6 @@ __all__ = [
     "Pruned",
     "ReadShards",
     "RecordProblem",
-    "RepairReport",
     "ReportOptions",
     "ShardCounts",
     "ShardOptions",
@@ -145,7 +144,7 @@ _NAMES = {
     "prep.sources.folder": "ImageFolder",
     "prep.sources.table": "Table",
     "prep.sources.yolo": "Yolo",
-    "prep.verification.report": "RecordProblem RepairReport VerificationReport",
+    "prep.verification.report": "RecordProblem VerificationReport",
     "prep.verification.verify": "verify",
     "schemas": "info",
 }

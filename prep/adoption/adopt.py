@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
-from tfshards.prep.adoption.features import ELSE, Kind, Records, infer, kind_of, labels_of, values_of
+import numpy as np
+
+from tfshards.prep.adoption.features import Records, Seen, infer
 from tfshards.prep.adoption.files import ChosenFiles, choose_files
 from tfshards.prep.building.commit import check_readable
-from tfshards.prep.building.state import difference
+from tfshards.prep.building.state import OutputState, difference, inspect_output
 from tfshards.prep.planning.plan import label_counts
 from tfshards.prep.progress.lines import Log, Meter, report_line, report_warning, takes_log, to_stderr
 from tfshards.prep.progress.threads import Tick, in_threads
-from tfshards.prep.records.frames import RecordError, read_records
+from tfshards.prep.records.frames import RecordError
 from tfshards.prep.records.shard_file import scan_shard
 from tfshards.prep.sources.classes import check_class_names
 from tfshards.prep.sources.staging_folder import has_record_of, record_text, remove_staged, staged_folder
-from tfshards.prep.writing.build_folder import build_folders, foreign
+from tfshards.prep.writing.build_folder import foreign
 from tfshards.schemas import (
     BuildError,
     FormatError,
@@ -32,14 +33,13 @@ from tfshards.schemas import (
     Shard,
     Split,
     Totals,
-    read_manifest,
 )
 from tfshards.schemas.digests import bytes_digest
-from tfshards.schemas.index import index_path, keys_bytes, keys_path, labels_bytes, labels_path
+from tfshards.schemas.index import keys_bytes, keys_path, labels_bytes, labels_path
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest_file import is_manifest
-from tfshards.schemas.names import MANIFEST_NAME, RECORD_NAME, id_of, name_fault
-from tfshards.schemas.storage import AnyPath, ChangedError, RemoteStatus, any_path
+from tfshards.schemas.names import MANIFEST_NAME, RECORD_NAME, name_fault
+from tfshards.schemas.storage import AnyPath, ChangedError, any_path
 from tfshards.schemas.storage.any_path import absolute_name
 from tfshards.schemas.storage.locking import locked
 from tfshards.schemas.storage.untrusted import INDEX, read_whole
@@ -54,6 +54,21 @@ class Scanned(NamedTuple):
     shard: Shard
     companions: Mapping[str, bytes]
     records: Records
+
+    def values(self, name: str) -> Seen:
+        """Return what its records hold of a feature; an empty file has no features."""
+        return self.records.features.get(name, Seen())
+
+    def described(self, schema: Schema) -> tuple[Shard, dict[str, bytes]]:
+        """Return its entry in the manifest, and the content of its companions by path."""
+        shard, companions = self.shard, {**self.companions}
+        if schema.label:
+            data = companions[labels_path(shard.path)] = labels_bytes(self.values(schema.label.name).labels)
+            shard = replace(shard, labels_digest=bytes_digest(data))
+        if schema.key:
+            data = companions[keys_path(shard.path)] = keys_bytes(self.values("key").keys)
+            shard = replace(shard, keys_digest=bytes_digest(data))
+        return shard, companions
 
 
 @takes_log
@@ -96,59 +111,41 @@ def adopt(
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
         raise InputError("adopt-not-a-folder", folder=folder, what=what)
+    named = name or absolute_name(folder)
+    if reason := name_fault(named):
+        raise InputError("adopt-folder-name", fault=reason)
     with locked(folder) as note:
         report_warning(*filter(None, [note]))
         remove_staged(folder)
-        replaced = version(folder / MANIFEST_NAME)
-        current = _current(folder, overwrite=overwrite)
+        state = inspect_output(folder)
+        _check_replaceable(state, overwrite=overwrite)
         chosen = choose_files(folder, splits or {})
-        indexes = _index_folders(folder, chosen)
+        for index in chosen.indexes:
+            if exists(folder / index) and not has_record_of(folder / index, "index"):
+                raise foreign(folder / index)
         files = _scan_all(folder, chosen, label)
-        schema = _schema(folder, chosen, files, label, class_names)
+        schema = infer(folder, [one.records for one in files.values()], label, class_names)
         options: dict[str, Json] = {"source": SOURCE, "splits": dict(splits or {}), "label": label}
-        manifest, companions = _manifest(name or _name(folder), chosen, files, schema, options)
-        if current and not overwrite and current != manifest:
-            what = difference(current, manifest.options).replace("inputs", "files, records or class names")
+        manifest, companions = _manifest(named, chosen, files, schema, options)
+        if state.manifest and state.manifest != manifest and not overwrite:
+            what = difference(state.manifest, options).replace("inputs", "files, records or class names")
             raise InputError("adopt-differs", folder=folder, what=what)
-        is_same = each(folder, lambda path: _content(folder / path) == companions[path], companions)
-        changed = {path: companions[path] for path, same in zip(companions, is_same, strict=True) if not same}
-        if current == manifest and not changed:
-            report_line(f"{folder} is up to date")
-        else:
-            _write(folder, manifest, changed, indexes, replaced)
-        old = current.shards if current else ()
-        delete(folder, [path for shard in old for path in shard.companion_digests if path not in companions])
+        _write(state, manifest, companions, chosen)
     return manifest
 
 
-def _current(folder: AnyPath, *, overwrite: bool) -> Manifest | None:
-    """Return the manifest that an earlier call has written; raise InputError if a build has written one."""
-    pointer = folder / MANIFEST_NAME
+def _check_replaceable(state: OutputState, *, overwrite: bool) -> None:
+    """Raise FormatError or InputError unless the folder has no manifest, or one that may be replaced."""
+    folder, pointer = state.folder, state.folder / MANIFEST_NAME
     if pointer.is_symlink():
         raise InputError("output-linked", name=pointer)
-    if not pointer.exists():
-        if builds := build_folders(folder):
-            raise InputError("adopt-builds", folder=folder, build=builds[-1].name)
-        return None
-    try:
-        current = read_manifest(folder)
-    except FormatError:
-        if overwrite and is_manifest(pointer):
-            return None
-        raise
-    if current.options.get("source") != SOURCE:
+    if state.fault and not (overwrite and is_manifest(pointer)):
+        raise state.fault
+    if state.manifest and not state.is_adopted:
         # its manifest holds what records do not, such as class names and the number of rejected inputs
-        raise InputError("adopt-is-dataset", folder=folder, build_id=current.build_id)
-    return current
-
-
-def _index_folders(folder: AnyPath, chosen: ChosenFiles) -> list[AnyPath]:
-    """Return the folders of indexes; raise InputError if one exists that tfshards did not make."""
-    found = [folder / path for path in sorted({index_path(path).rpartition("/")[0] for path in chosen.paths})]
-    for path in found:
-        if exists(path) and not has_record_of(path, path.name):
-            raise foreign(path)
-    return found
+        raise InputError("adopt-is-dataset", folder=folder, build_id=state.manifest.build_id)
+    if state.version is None and state.folders:
+        raise InputError("adopt-builds", folder=folder, build=state.folders[-1].name)
 
 
 def _scan_all(folder: AnyPath, chosen: ChosenFiles, label: str | None) -> dict[str, Scanned]:
@@ -160,7 +157,7 @@ def _scan_all(folder: AnyPath, chosen: ChosenFiles, label: str | None) -> dict[s
         def look(number: int, offset: int, data: bytes) -> None:
             tick(0)
             try:
-                records.look(data, label)
+                records.look(f"record {number} at byte {offset} of {path}", data, label)
             except ValueError as error:
                 raise RecordError(folder / path, number, offset, str(error)) from None
 
@@ -175,109 +172,76 @@ def _scan_all(folder: AnyPath, chosen: ChosenFiles, label: str | None) -> dict[s
         found = in_threads(scan, chosen.paths, meter.add)
     if problems := [one for one in found if isinstance(one, Problem)]:
         raise FormatError(f"{folder} cannot be adopted, nothing was written", problems)
-    files = {path: one for path, one in zip(chosen.paths, found, strict=True) if isinstance(one, Scanned)}
+    files = {one.shard.path: one for one in found if isinstance(one, Scanned)}
     if not any(one.shard.num_examples for one in files.values()):
         raise InputError("adopt-no-records", folder=folder)
     return files
-
-
-def _schema(
-    folder: AnyPath,
-    chosen: ChosenFiles,
-    files: Mapping[str, Scanned],
-    label: str | None,
-    class_names: Sequence[str] | None,
-) -> Schema:
-    """Return the schema of all records, or raise InputError with what contradicts one."""
-
-    def find(name: str, is_wanted: Callable[[Kind | None], bool]) -> str:
-        for path in chosen.paths:
-            for number, (offset, data) in enumerate(read_records(folder / path, chosen.compression)):
-                found = values_of(data).get(name)
-                if is_wanted(found and kind_of(*found)):
-                    return f"record {number} at byte {offset} of {path}"
-        return "no record"
-
-    records = [one.records for one in files.values()]
-    features, problems = infer(records, label, find)
-    of_label = next((feature for feature in features if feature.kind == "label"), None)
-    if class_names is not None and of_label is None:
-        problems.append(Problem("class_names=", "no feature is a label; name it with label="))
-    if class_names is not None and of_label is not None and of_label.shape == ():
-        # of lists, only verify can find a contradiction; -1 means no class
-        labels, number = labels_of(records, of_label.name), len(class_names)
-        for value in labels[(labels < -1) | (labels >= number)][:1]:
-            fault = f"has the value {value}, but there are {number} class names, 0 to {number - 1}"
-            problems.append(Problem(f"feature {of_label.name!r}", fault))
-    if problems:
-        raise InputError("adopt-faults", *(f"  {problem}" for problem in problems), ELSE, folder=folder)
-    return Schema(features, tuple(class_names or ()))
 
 
 def _manifest(
     name: str, chosen: ChosenFiles, files: Mapping[str, Scanned], schema: Schema, options: dict[str, Json]
 ) -> tuple[Manifest, dict[str, bytes]]:
     """Return the manifest, and the content of the companions of all files, by path."""
-    shards, companions = dict[str, Shard](), dict[str, bytes]()
-    for path, one in files.items():
-        labels = labels_bytes(labels_of([one.records], schema.label.name)) if schema.label else None
-        keys = keys_bytes(one.records.keys) if schema.key else None
-        optional = {labels_path(path): labels, keys_path(path): keys}
-        companions |= {
-            **one.companions,
-            **{path: data for path, data in optional.items() if data is not None},
-        }
-        digests = ["" if data is None else bytes_digest(data) for data in (labels, keys)]
-        shards[path] = replace(one.shard, labels_digest=digests[0], keys_digest=digests[1])
-    splits = {}
+    splits, companions = dict[str, Split](), dict[str, bytes]()
     for split, paths in chosen.splits.items():
-        records = [files[path].records for path in paths]
-        counts = label_counts(labels_of(records, schema.label.name) if schema.label else None, schema)
-        splits[split] = Split(tuple(shards[path] for path in paths), counts)
-    held = {split: [[each.path, each.digest] for each in found.shards] for split, found in splits.items()}
+        shards = []
+        for path in paths:
+            shard, found = files[path].described(schema)
+            shards.append(shard)
+            companions |= found
+        label = schema.label
+        labels = [np.array(files[path].values(label.name).labels) for path in paths] if label else []
+        counts = label_counts(np.concatenate(labels) if label else None, schema)
+        splits[split] = Split(tuple(shards), counts)
     number = sum(split.num_examples for split in splits.values())
-    manifest = Manifest(
-        name=name,
-        build_id=id_of(json.dumps([schema.to_json(), held])),
-        folder="",
-        schema=schema,
-        splits=splits,
-        totals=Totals(number, number),
-        options=options,
-        compression=chosen.compression,
-    )
-    return manifest, companions
+    totals = Totals(number, number)
+    manifest = Manifest(name, "", "", schema, splits, totals, options, compression=chosen.compression)
+    return replace(manifest, build_id=manifest.content_id()), companions
 
 
 def _write(
-    folder: AnyPath,
-    manifest: Manifest,
-    companions: Mapping[str, bytes],
-    indexes: Sequence[AnyPath],
-    replaced: RemoteStatus | None,
+    state: OutputState, manifest: Manifest, companions: Mapping[str, bytes], chosen: ChosenFiles
 ) -> None:
-    """Write companions, into folders that show that tfshards made them, and then the manifest."""
-    pointer, text = folder / MANIFEST_NAME, manifest.to_text().encode("ascii")
+    """Write companions, into folders that show that tfshards made them, and then the manifest.
+
+    If a companion of the old dataset changes, such as labels, the old manifest is removed first, since it
+    would name new files. A call that is killed then leaves a folder that is yet to be adopted.
+    """
+    folder, pointer, replaced = state.folder, state.folder / MANIFEST_NAME, state.version
+    text = manifest.to_text().encode("ascii")
     check_readable(text, pointer)
+    is_same = each(folder, lambda path: _content(folder / path) == companions[path], companions)
+    changed = [path for path, same in zip(companions, is_same, strict=True) if not same]
+    named = {*state.manifest.data_paths} if state.manifest else set[str]()
+    # also what a killed call has left
+    named |= {companion(path) for path in chosen.paths for companion in (labels_path, keys_path)}
+    stale = sorted((named & chosen.companions) - companions.keys())
+    if state.manifest == manifest and not (changed or stale):
+        report_line(f"{folder} is up to date")
+        return
     with staged_folder(folder) as work:
-        for number, index in enumerate(indexes):
-            if not exists(index):
-                with new_folder(index, work / f"index-{number}") as made:
-                    put(made / RECORD_NAME, record_text(index.name, {}), made)
-        each(folder, lambda path: put(folder / path, companions[path], work), companions)
-        sync(*indexes)
+        if replaced and state.manifest != manifest and (changed or stale):
+            if version(pointer) != replaced:
+                raise _overtaken(folder)
+            delete(folder, [MANIFEST_NAME])
+            sync(folder)
+            replaced = None
+        for number, index in enumerate(chosen.indexes):
+            if not exists(folder / index):
+                with new_folder(folder / index, work / f"index-{number}") as made:
+                    put(made / RECORD_NAME, record_text("index", {}), made)
+        delete(folder, stale)
+        each(folder, lambda path: put(folder / path, companions[path], work), changed)
+        sync(*(folder / index for index in chosen.indexes))
         try:
             replace_if(pointer, text, replaced, work)
         except (FileExistsError, ChangedError):
-            raise BuildError("adopt-overtaken", folder=folder, manifest_name=MANIFEST_NAME) from None
+            raise _overtaken(folder) from None
         sync(folder)
 
 
-def _name(folder: AnyPath) -> str:
-    name = absolute_name(folder)
-    if fault := name_fault(name):
-        raise InputError("adopt-folder-name", fault=fault)
-    return name
+def _overtaken(folder: AnyPath) -> BuildError:
+    return BuildError("adopt-overtaken", folder=folder, manifest_name=MANIFEST_NAME)
 
 
 def _content(path: AnyPath) -> bytes | None:

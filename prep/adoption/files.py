@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -15,7 +15,7 @@ from tfshards.prep.sources.splits import usual_order
 from tfshards.schemas import FormatError, InputError, OptionsError, Problem
 from tfshards.schemas.compression import CODEC_ERRORS, Compression
 from tfshards.schemas.errors import counted, listed
-from tfshards.schemas.index import HEADER_BYTES
+from tfshards.schemas.index import HEADER_BYTES, index_path
 from tfshards.schemas.names import MANIFEST_NAME, RECORD_NAME, shard_path_fault
 from tfshards.schemas.storage import AnyPath, read_range
 from tfshards.schemas.storage.any_path import is_inside
@@ -36,10 +36,19 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class ChosenFiles:
-    """Files that become shards: the paths of each split in order, and what all have in common."""
+    """Files that become shards.
 
-    splits: Mapping[str, tuple[str, ...]]
+    Attributes:
+        splits: the paths of the files of each split, in order.
+        compression: the compression of all of them.
+        indexes: the paths of the folders of their companions.
+        companions: the paths of what is in these folders.
+    """
+
+    splits: Mapping[str, Sequence[str]]
     compression: Compression
+    indexes: Sequence[str]
+    companions: frozenset[str]
 
     @property
     def paths(self) -> list[str]:
@@ -53,52 +62,50 @@ def choose_files(root: AnyPath, globs: Mapping[str, str]) -> ChosenFiles:
     These are the files that hold records, and those that should by their names: ``*.tfrecord`` or similar, or
     numbered together with a file that holds records. Hidden names and links to folders are skipped.
     """
-    forms = _forms(root)
+    paths = sorted(path for path in sizes_below(root) if "/." not in f"/{path}")
+    companions = set(filter(_is_companion, paths))
+    others = [path for path in paths if path != MANIFEST_NAME and path not in companions]
+    # of many objects, the first bytes are requested at the same time
+    forms = dict(zip(others, each(root, lambda path: _form(root / path), others), strict=True))
     series = {_series_of(path) for path, form in forms.items() if form in _RECORDS} - {None}
     candidates = [
         path
         for path, form in forms.items()
         if form in _RECORDS or _TFRECORD_NAME.search(path.rpartition("/")[2]) or _series_of(path) in series
     ]
-    if not candidates:
+    unfilled = [path for path in candidates if forms[path] == "no records"]
+    left = [path for path in candidates if forms[path] != "no records"]
+    if not left:
         raise InputError("adopt-no-files", root=root, num_files=len(forms))
-    splits = _splits_by_glob(candidates, globs) if globs else _splits_by_name(candidates)
-    chosen = [path for paths in splits.values() for path in paths]
-    if problems := [*_faults(root, sorted(chosen), forms)]:
+    for path in unfilled:
+        report_warning(f"{path} holds no records and is skipped")
+    splits = _splits_by_glob(left, globs) if globs else _splits_by_name(left)
+    chosen = sorted(path for paths in splits.values() for path in paths)
+    if problems := [Problem(path, fault) for path in chosen if (fault := _fault(root, path, forms[path]))]:
         raise FormatError(f"{root} cannot be adopted, nothing was written", problems)
     if message := _missing(chosen, candidates):
         # a pattern chooses what exists
         if not globs:
             raise InputError("adopt-files-missing", root=root, message=message)
         report_warning(message)
-    gzip, plain, empty = (
-        [path for path in chosen if forms[path] == form] for form in ("gzip", "none", "no records")
-    )
+    gzip, plain = ([path for path in chosen if forms[path] == form] for form in ("gzip", "none"))
     if gzip and plain:
         raise InputError(
             "adopt-compressions-mixed", num_gzip=len(gzip), gzip=gzip[0], num_plain=len(plain), plain=plain[0]
         )
-    for path in sorted(empty):
-        report_warning(f"{path} holds no records and is skipped")
-    if others := sorted({*forms} - {*chosen}):
-        report_line(f"{counted(len(others), 'other file')} skipped: {listed(others, _SHOWN)}")
-    left = {name: tuple(path for path in paths if path not in empty) for name, paths in splits.items()}
-    return ChosenFiles({name: paths for name, paths in left.items() if paths}, "gzip" if gzip else "none")
+    if skipped := sorted({*forms} - {*chosen, *unfilled}):
+        report_line(f"{counted(len(skipped), 'other file')} skipped: {listed(skipped, _SHOWN)}")
+    indexes = sorted({index_path(path).rpartition("/")[0] for path in chosen})
+    inside = frozenset(path for path in companions if path.rpartition("/")[0] in indexes)
+    return ChosenFiles(splits, "gzip" if gzip else "none", indexes, inside)
 
 
-def _forms(root: AnyPath) -> dict[str, str]:
-    """Return what each file holds, by path; first bytes of many objects are requested at the same time."""
-    paths = sorted(filter(_may_be_shard, sizes_below(root)))
-    return dict(each(root, lambda path: (path, _form(root / path)), paths))
-
-
-def _may_be_shard(path: str) -> bool:
-    """Return whether a file is not hidden, an index of any tool, or one that tfshards writes."""
-    parts = path.split("/")
-    is_companion = path.endswith(".idx") or (
-        parts[-2:-1] == ["index"] and (path.endswith((".labels", ".keys")) or parts[-1] == RECORD_NAME)
+def _is_companion(path: str) -> bool:
+    """Return whether a file is an index of any tool, or another one that tfshards writes next to indexes."""
+    *_, folder, name = ("", *path.split("/"))
+    return name.endswith(".idx") or (
+        folder == "index" and (name.endswith((".labels", ".keys")) or name == RECORD_NAME)
     )
-    return not (any(part.startswith(".") for part in parts) or is_companion or path == MANIFEST_NAME)
 
 
 def _form(path: AnyPath) -> str:
@@ -126,18 +133,17 @@ def _is_header(start: bytes) -> bool:
     return len(start) == HEADER_BYTES and parse_header(start) is not None
 
 
-def _faults(root: AnyPath, paths: Sequence[str], forms: Mapping[str, str]) -> Iterator[Problem]:
-    for path in paths:
-        if forms[path] == "other":
-            yield Problem(
-                path,
-                "is not a TFRecord file, despite its name: no record begins there, plain or unpacked with "
-                "gzip; restore it, or choose the files with splits=",
-            )
-        elif not is_inside(root / path, root):
-            yield Problem(path, "is a link to a file outside the folder; replace it with the file itself")
-        elif fault := shard_path_fault(path):
-            yield Problem(path, f"the path {fault}; rename it")
+def _fault(root: AnyPath, path: str, form: str) -> str | None:
+    """Return why a file cannot be a shard, or None."""
+    if form == "other":
+        return (
+            "is not a TFRecord file, despite its name: no record begins there, plain or unpacked with gzip; "
+            "restore it, or choose the files with splits="
+        )
+    if not is_inside(root / path, root):
+        return "is a link to a file outside the folder; replace it with the file itself"
+    fault = shard_path_fault(path)
+    return f"the path {fault}; rename it" if fault else None
 
 
 def parse_globs(texts: Sequence[str]) -> dict[str, str]:
@@ -155,20 +161,18 @@ def parse_globs(texts: Sequence[str]) -> dict[str, str]:
 
 def _splits_by_glob(paths: Sequence[str], globs: Mapping[str, str]) -> dict[str, list[str]]:
     """Return the paths that match the pattern of each split, in which ``*`` also matches ``/``."""
-    matching = {
-        name: [path for path in paths if fnmatch.fnmatchcase(path, glob)] for name, glob in globs.items()
-    }
     split_of: dict[str, str] = {}
-    for name, found in matching.items():
+    for name, glob in globs.items():
+        found = [path for path in paths if fnmatch.fnmatchcase(path, glob)]
         if not found:
             known = f"; the files are {listed(paths, _SHOWN)}"
-            raise InputError("glob-without-files", given={name: globs[name]}, known=known)
+            raise InputError("glob-without-files", given={name: glob}, known=known)
         for path in found:
             other = split_of.setdefault(path, name)
             if other != name:
                 both = {each: globs[each] for each in (other, name)}
                 raise InputError("globs-overlap", path=path, both=both)
-    return matching
+    return {name: [path for path in paths if split_of.get(path) == name] for name in globs}
 
 
 def _splits_by_name(paths: Sequence[str]) -> dict[str, list[str]]:
@@ -210,13 +214,13 @@ def _series_of(path: str) -> tuple[str, str, str] | None:
 
 def _missing(chosen: Sequence[str], present: Collection[str]) -> str:
     """Return which files of numbered series are missing, or nothing; others were left out on purpose."""
-    numbers: dict[object, set[int]] = defaultdict(set)
+    numbers: dict[tuple[str, str, str], set[int]] = defaultdict(set)
     for path in present:
         if match := _NUMBERED.fullmatch(path):
-            numbers[_series_of(path)].add(int(match["index"]))
+            numbers[match["head"], match["total"], match["tail"]].add(int(match["index"]))
     first: dict[tuple[str, str], str] = {}
     for path in chosen:
-        if (series := _series_of(path)) is None:
+        if not (series := _series_of(path)):
             continue
         head, total, tail = series
         other = first.setdefault((head, tail), path)

@@ -13,11 +13,11 @@ from typing import TypeAlias, cast
 from tfshards.prep.building.build import SourceBuild
 from tfshards.prep.building.commit import Draft, produce
 from tfshards.prep.building.output import claimed, output_folder, staged
-from tfshards.prep.building.rejects import log_rejects, rejects_text
+from tfshards.prep.building.rejects import log_rejects
 from tfshards.prep.building.state import Wanted
-from tfshards.prep.deriving.joining import add_totals, join_splits, with_rejects
+from tfshards.prep.deriving.derive import with_lists
+from tfshards.prep.deriving.joining import joined
 from tfshards.prep.deriving.new_inputs import NewInputs, build_by_ratio, find_new_inputs
-from tfshards.prep.deriving.removed import removed_text
 from tfshards.prep.deriving.stored import Origin, open_origin
 from tfshards.prep.engines.table import EngineName, find_run, is_distributed
 from tfshards.prep.planning.make_plan import make_plan
@@ -31,7 +31,6 @@ from tfshards.schemas import InputError, Manifest, OptionsError
 from tfshards.schemas.digests import bytes_digest
 from tfshards.schemas.errors import counted
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.names import REJECTS_NAME, REMOVED_NAME
 from tfshards.schemas.option import check_path
 from tfshards.schemas.storage import AnyPath
 
@@ -91,10 +90,8 @@ def append(
     if new_classes and not names:
         raise OptionsError("new-classes-useless")
     given = _source_of(source, origin.manifest, follow_links=follow_links)
-    if not origin.has_keys:
-        raise InputError("append-no-keys", folder=origin.root)
-    if origin.manifest.made.source == "adopt":
-        raise InputError("edit-of-foreign-records", root=origin.root)
+    origin.require_keys()
+    origin.require_own()
     options = Options(max_rejected=max_rejected, compression=origin.manifest.compression)
     build = build_by_ratio(origin.manifest)
     group_by = build.group_by if build else None
@@ -201,35 +198,22 @@ class Appended(SourceBuild):
     ) -> Draft:
         """Return the dataset with what was written."""
         before, wanted = self.origin.manifest, self.wanted
-        draft = super().draft(folder, layouts, finished, rejects)
-        added = draft.manifest
-        all_rejects = [*self.new.rejects, *rejects]
-        rejects_file, removed_file = rejects_text(all_rejects), removed_text(self.origin.removed())
-        parts = {
-            name: [split, added.splits[name]] if name in added.splits else [split]
-            for name, split in before.splits.items()
-        }
-        totals = before.totals
         if self.new.num_known:
             # the source is assumed to hold all known inputs, so it skips what the dataset has skipped
-            totals = replace(totals, skipped=0, reasons={})
+            before = replace(before, totals=replace(before.totals, skipped=0, reasons={}))
+        draft = super().draft(folder, layouts, finished, rejects)
+        splits, totals = joined([before, draft.manifest], wanted.schema)
         manifest = replace(
-            added,
+            draft.manifest,
             schema=wanted.schema,
-            splits={name: join_splits(joined, wanted.schema) for name, joined in parts.items()},
-            totals=with_rejects(
-                add_totals([totals, added.totals]),
-                before.totals.accepted + added.totals.accepted,
-                all_rejects,
-            ),
+            splits=splits,
+            totals=totals,
             options=wanted.options,
             split_cuts=self.new.cuts,
-            rejects_digest=bytes_digest(rejects_file) if all_rejects else "",
             inputs_digest=wanted.inputs_digest,
-            removed_digest=before.removed_digest,
         )
-        files = {REJECTS_NAME: rejects_file, REMOVED_NAME: removed_file}
-        return replace(draft, manifest=manifest, files={name: data for name, data in files.items() if data})
+        all_rejects = [*self.new.rejects, *rejects]
+        return Draft(*with_lists(manifest, all_rejects, self.origin.removed()), finished, draft.report)
 
     def report(self, manifest: Manifest, rejects: Sequence[Reject], folder: AnyPath) -> None:
         """Log which of the new inputs were rejected."""

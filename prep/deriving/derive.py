@@ -2,55 +2,31 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from tfshards.prep.building.commit import Draft, produce, up_to_date
 from tfshards.prep.building.output import claimed
 from tfshards.prep.building.rejects import rejects_text
 from tfshards.prep.building.state import Wanted
 from tfshards.prep.building.write import Writer
-from tfshards.prep.deriving.layout import SplitLayout
-from tfshards.prep.deriving.removed import Removed, RemovedKey, removed_text
-from tfshards.prep.deriving.stored import OldShard, Origin, StoredRuns, copy_plan, open_origin, runs_plan
+from tfshards.prep.deriving.layout import NewSplit, OldShard, in_new_shards, whole
+from tfshards.prep.deriving.options import ShardOptions
+from tfshards.prep.deriving.removed import Removed, removed_text
+from tfshards.prep.deriving.stored import Origin, StoredRuns, copy_plan, open_origin, runs_plan
 from tfshards.prep.engines.table import Work
+from tfshards.prep.planning.options import ShardCounts
 from tfshards.prep.progress.lines import Written, report_line
 from tfshards.prep.writing.build_folder import BuildFolder, Reject, ShardId, ShardPlan
-from tfshards.schemas import BuildError, InputError, Manifest, Shard
-from tfshards.schemas.digests import bytes_digest, digest_together
+from tfshards.schemas import BuildError, Manifest, Shard, Split
+from tfshards.schemas.compression import recorded_release
+from tfshards.schemas.digests import bytes_digest
+from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import REJECTS_NAME, REMOVED_NAME
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.verbs import require_space
-
-
-class Examples(NamedTuple):
-    """The examples that a split has to have; ``digest`` is None if only their number is known."""
-
-    number: int
-    digest: str | None
-
-
-def examples_of(split: str, manifests: Iterable[Manifest]) -> Examples:
-    """Return the examples that a split has in several datasets together."""
-    parts = [manifest.splits[split] for manifest in manifests if split in manifest.splits]
-    number = sum(part.num_examples for part in parts)
-    return Examples(number, digest_together(part.examples_digest for part in parts))
-
-
-def check_examples(made: Manifest, expected: Mapping[str, Examples]) -> None:
-    """Raise BuildError unless each split holds exactly the examples that it has to have."""
-    for name, split in made.splits.items():
-        number, digest = expected[name]
-        if split.num_examples != number or (digest is not None and split.examples_digest != digest):
-            raise BuildError(
-                "copies-differ",
-                name=name,
-                num_examples=split.num_examples,
-                examples_digest=split.examples_digest,
-                expected=number,
-                expected2=digest,
-            )
 
 
 def shards_of(origins: Sequence[Origin], split: str) -> list[OldShard]:
@@ -59,38 +35,19 @@ def shards_of(origins: Sequence[Origin], split: str) -> list[OldShard]:
     return [OldShard(index, shard) for index, of in held if of for shard in of.shards]
 
 
-class NewSplit(NamedTuple):
-    """A split of a derived dataset: shards of the origins, how these are laid out, and what has to result."""
-
-    olds: Sequence[OldShard]
-    layout: SplitLayout
-    expected: Examples
-
-    @property
-    def num_shards(self) -> int:
-        """Number of new shards."""
-        return len(self.layout.sizes)
-
-    def old(self, index: int) -> OldShard | None:
-        """Return the shard whose records a new one holds in their order, or None."""
-        kept = self.layout.kept[index]
-        return None if kept < 0 else self.olds[kept]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Derived:
     """A dataset whose records are those of others; see ``building.commit.Job``.
 
     Attributes:
         outline: its manifest with the label counts of each split, but without what is only known when it is
-            written: shards, folder and ids.
+            written: its shards, its folder, its ids and the numbers of its totals.
         origins: the datasets.
         splits: where the records of each split come from.
         run: does the work of an engine.
         rejects: rejected inputs.
         removed: removed keys.
         is_next: whether it is the next generation of its only origin, and names its shards if they stay.
-        report: is called after the commit.
     """
 
     outline: Manifest
@@ -100,7 +57,6 @@ class Derived:
     rejects: Sequence[Reject]
     removed: Removed
     is_next: bool = False
-    report: Callable[[Manifest], None] = lambda _: None
     # what changes in an origin is part of the hash of the inputs
     stamps: str = field(default="", init=False)
     trusts_times: bool = field(default=True, init=False)
@@ -113,26 +69,19 @@ class Derived:
 
     def write(self, folder: BuildFolder) -> Draft:
         """Write the shards that are not those of the origin."""
-        ids = [ShardId(name, index) for name, of in self.splits.items() for index in range(of.num_shards)]
+        ids = [ShardId(name, index) for name, of in self.splits.items() for index in range(len(of.sizes))]
         found = {shard: old.shard for shard in ids if self.is_next and (old := self._kept(shard))}
         missing = [shard for shard in ids if shard not in found]
         self._require_space(folder, missing)
         finished = self._writer(folder).write("first", self._plans(missing), self._sizes(missing))
         found |= {shard: done.shard for shard, done in finished.items()}
-        rejects, removed = rejects_text(self.rejects), removed_text(self.removed)
-        manifest = replace(
-            self.outline,
-            folder=folder.name,
-            splits={
-                name: replace(split, shards=tuple(found[shard] for shard in ids if shard.split == name))
-                for name, split in self.outline.splits.items()
-            },
-            rejects_digest=bytes_digest(rejects) if rejects else "",
-            removed_digest=bytes_digest(removed) if removed else "",
-        )
-        check_examples(manifest, {name: split.expected for name, split in self.splits.items()})
-        files = {name: text for name, text in ((REJECTS_NAME, rejects), (REMOVED_NAME, removed)) if text}
-        return Draft(manifest, files, finished, self.report)
+        splits = {
+            name: replace(split, shards=tuple(found[shard] for shard in ids if shard.split == name))
+            for name, split in self.outline.splits.items()
+        }
+        self._check(splits)
+        manifest = replace(self.outline, folder=folder.name, splits=splits)
+        return Draft(*with_lists(manifest, self.rejects, self.removed), finished)
 
     def mend(self, folder: BuildFolder, manifest: Manifest, damaged: Sequence[Shard]) -> bool:
         """Write damaged shards of a complete build again; return that it is possible."""
@@ -146,6 +95,23 @@ class Derived:
         plans, sizes = self._plans(shards), self._sizes(shards)
         self._writer(folder).write("final", plans, sizes, expected=digests)
         return True
+
+    def _check(self, splits: Mapping[str, Split]) -> None:
+        """Raise BuildError unless each split holds exactly the examples that it has to have."""
+        # with new keys, the records have other digests
+        has_new_keys = any(origin.prefix for origin in self.origins)
+        for name, split in splits.items():
+            number, digest = sum(self.splits[name].sizes), self.splits[name].digest
+            is_equal = has_new_keys or split.examples_digest == digest
+            if split.num_examples != number or not is_equal:
+                raise BuildError(
+                    "copies-differ",
+                    name=name,
+                    num_examples=split.num_examples,
+                    examples_digest=split.examples_digest,
+                    expected=number,
+                    expected2=digest,
+                )
 
     def _kept(self, shard: ShardId) -> OldShard | None:
         """Return the shard whose bytes a new one has, if tfshards wrote it: such a shard never changes."""
@@ -163,7 +129,7 @@ class Derived:
             source=StoredRuns([origin.slim for origin in self.origins], outline.compression),
             schema=outline.schema,
             name=outline.name,
-            num_shards={name: split.num_shards for name, split in self.splits.items()},
+            num_shards={name: len(split.sizes) for name, split in self.splits.items()},
             run=self.run,
             what=str(outline.made.source),
             locations=tuple(origin.root for origin in self.origins),
@@ -172,10 +138,7 @@ class Derived:
     def _plans(self, shards: Iterable[ShardId]) -> Iterator[tuple[ShardId, ShardPlan]]:
         for shard in shards:
             split, kept = self.splits[shard.split], self._kept(shard)
-            yield (
-                shard,
-                copy_plan(kept) if kept else runs_plan(split.olds, split.layout.runs(shard.shard_index)),
-            )
+            yield shard, copy_plan(kept) if kept else runs_plan(split.olds, split.runs(shard.shard_index))
 
     def _sizes(
         self,
@@ -188,41 +151,68 @@ class Derived:
             / max(1, sum(old.shard.num_examples for old in split.olds))
             for name, split in self.splits.items()
         }
-        numbers = {shard: self.splits[shard.split].layout.sizes[shard.shard_index] for shard in shards}
+        numbers = {shard: self.splits[shard.split].sizes[shard.shard_index] for shard in shards}
         return {shard: Written(number, int(number * share[shard.split])) for shard, number in numbers.items()}
 
     def _require_space(self, folder: BuildFolder, shards: Iterable[ShardId]) -> None:
         """Raise InputError if the file system cannot hold the shards that are not finished."""
         compression = self.outline.compression
-        if compression != "none" and any(each.manifest.compression != compression for each in self.origins):
-            # the ratio of compression is not known
-            return
-        written = [shard for shard in shards if not self._kept(shard)]
         is_plain = compression == "none"
-        sizes = self._sizes(written, lambda shard: shard.record_bytes if is_plain else shard.num_bytes)
-        finished = folder.finished("first", written).values()
-        missing = sum(size.num_bytes for size in sizes.values()) - sum(
-            done.shard.num_bytes for done in finished
-        )
-        require_space(folder.dataset, max(0, missing), "the dataset")
+        if is_plain or all(origin.manifest.compression == compression for origin in self.origins):
+            # otherwise the ratio of compression is not known
+            sizes = self._sizes(
+                (shard for shard in shards if not self._kept(shard)),
+                lambda shard: shard.record_bytes if is_plain else shard.num_bytes,
+            )
+            missing = {*sizes} - {*folder.finished("first", sizes)}
+            require_space(folder.dataset, sum(sizes[shard].num_bytes for shard in missing), "the dataset")
+
+
+def with_lists(
+    manifest: Manifest, rejects: Sequence[Reject], removed: Removed
+) -> tuple[Manifest, dict[str, bytes]]:
+    """Return a manifest with these rejected inputs and removed keys, and the files that list them."""
+    files = {REJECTS_NAME: rejects_text(rejects), REMOVED_NAME: removed_text(removed)}
+    digests = {name: bytes_digest(content) if content else "" for name, content in files.items()}
+    totals, reasons = manifest.totals, Counter(reject.reason for reject in rejects)
+    totals = replace(
+        totals,
+        entries=manifest.num_examples + len(rejects) + totals.skipped,
+        accepted=manifest.num_examples,
+        rejected=len(rejects),
+        reasons={**totals.reasons, "rejected": dict(sorted(reasons.items()))},
+    )
+    manifest = replace(
+        manifest,
+        totals=totals,
+        rejects_digest=digests[REJECTS_NAME],
+        removed_digest=digests[REMOVED_NAME],
+    )
+    return manifest, {name: content for name, content in files.items() if content}
 
 
 def derived_from_all(
     outline: Manifest,
     origins: Sequence[Origin],
-    layouts: Mapping[str, SplitLayout],
     run: Callable[[Work], None],
+    options: ShardOptions,
+    counts: ShardCounts | None,
     *,
     is_next: bool = False,
 ) -> Derived:
-    """Return the dataset that holds all examples of the origins."""
-    splits = {}
-    for name, layout in layouts.items():
-        expected = examples_of(name, [origin.manifest for origin in origins])
-        if any(origin.prefix for origin in origins):
-            # with new keys, the records have other digests
-            expected = expected._replace(digest=None)
-        splits[name] = NewSplit(shards_of(origins, name), layout, expected)
+    """Return the dataset that holds all examples of the origins.
+
+    Its shards are new ones with these options and counts, or without counts those of the origins.
+    """
+    splits = {name: whole(shards_of(origins, name)) for name in outline.splits}
+    if counts is not None:
+        compression = options.compression or outline.compression
+        num_shards = _num_shards(splits, options.shard_size, counts)
+        splits = {name: in_new_shards(split, num_shards[name]) for name, split in splits.items()}
+        recorded: dict[str, Json] = {"shards": dict(num_shards)}
+        if compression != "none":
+            recorded["compression"] = {**recorded_release(compression)}
+        outline = replace(outline, options={**outline.options, **recorded}, compression=compression)
     texts = "".join(origin.manifest.to_text() for origin in origins)
     return Derived(
         outline=replace(outline, inputs_digest=bytes_digest(texts.encode("ascii"))),
@@ -230,9 +220,20 @@ def derived_from_all(
         splits=splits,
         run=run,
         rejects=[reject for origin in origins for reject in origin.rejects()],
-        removed=frozenset[RemovedKey]().union(*(origin.removed() for origin in origins)),
+        removed=frozenset[bytes]().union(*(origin.removed() for origin in origins)),
         is_next=is_next,
     )
+
+
+def _num_shards(splits: Mapping[str, NewSplit], least: int | None, counts: ShardCounts) -> dict[str, int]:
+    """Return the number of shards of each split, by default as many as there are, or by bytes per shard."""
+    num_bytes = {name: sum(old.shard.record_bytes for old in split.olds) for name, split in splits.items()}
+    by_size = {
+        name: math.ceil(num_bytes[name] / least) if least else len(split.olds)
+        for name, split in splits.items()
+    }
+    sizes = {name: sum(split.sizes) for name, split in splits.items()}
+    return dict(counts.of_splits(sizes, by_size, least))
 
 
 def commit_new(new: Derived, folder: AnyPath, *, overwrite: bool) -> Manifest:
@@ -246,9 +247,7 @@ def commit_next(folder: AnyPath, find: Callable[[Origin], Derived | None]) -> Ma
 
     ``find`` returns it, given the dataset; None if nothing changes.
     """
-    origin = open_origin(folder)
-    if origin.manifest.made.source == "adopt":
-        raise InputError("edit-of-foreign-records", root=origin.root)
+    open_origin(folder).require_own()
     with claimed(folder) as state:
         # read again: the dataset is locked now, so no other process can change it
         origin = open_origin(folder)

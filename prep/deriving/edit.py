@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tfshards.prep.building.output import output_folder
-from tfshards.prep.deriving.derive import Derived, Examples, NewSplit, commit_next
-from tfshards.prep.deriving.joining import with_rejects
-from tfshards.prep.deriving.layout import kept_layout, whole_layout
+from tfshards.prep.deriving.derive import Derived, commit_next
+from tfshards.prep.deriving.layout import NewSplit, OldShard, whole, without
 from tfshards.prep.deriving.removed import Removed, removed_text
-from tfshards.prep.deriving.stored import OldShard, Origin, damage_named
+from tfshards.prep.deriving.stored import Origin, damage_named, labels_of
 from tfshards.prep.engines.table import Work
 from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.planning.plan import label_counts
@@ -23,7 +21,7 @@ from tfshards.prep.progress.lines import report_line, report_warning
 from tfshards.prep.sources.classes import quoted
 from tfshards.prep.sources.keys import to_text
 from tfshards.prep.writing.build_folder import Reject
-from tfshards.schemas import InputError, Manifest, Schema, Shard, Split
+from tfshards.schemas import InputError, Manifest, Shard, Split
 from tfshards.schemas.digests import bytes_digest, examples_digest
 from tfshards.schemas.errors import counted, listed
 from tfshards.schemas.index import FRAME_OVERHEAD, IntArray
@@ -37,52 +35,47 @@ _SHOWN = 100
 
 @dataclass(frozen=True, eq=False)
 class Edit:
-    """What a dataset holds after an edit; its examples are numbered as before, in the order of its shards.
+    """An edit of a dataset, whose examples are numbered in the order of its shards.
 
     Attributes:
+        origin: the dataset.
+        is_removed: shape ``(num_examples,)``, whether each example is removed.
+        is_changed: shape ``(num_examples,)``, whether each example has another label.
+        labels: shape ``(num_examples,)``, the label of each example afterwards; None if there are no labels.
+        rejects: the rejected inputs that are left.
+        removed: all removed keys.
+        new_classes: names that follow those of the classes.
         verb: the verb, ``remove`` or ``relabel``.
         what: what is done to how many examples, for the status line.
-        schema: the schema, perhaps with further class names.
-        is_removed: shape ``(num_examples,)``, whether each example is removed.
-        labels: shape ``(num_examples,)``, the label of each example; None if there are no labels.
-        rejects: the rejected inputs.
-        removed: all removed keys.
     """
 
-    verb: str
-    what: str
-    schema: Schema
+    origin: Origin
     is_removed: BoolArray
+    is_changed: BoolArray
     labels: IntArray | None
     rejects: Sequence[Reject]
     removed: Removed
+    new_classes: Sequence[str] = ()
+    verb: str = ""
+    what: str = ""
 
 
 def commit_edit(
-    dataset: str | os.PathLike[str],
-    find: Callable[[Origin, Edit], Edit | None],
-    run: Callable[[Work], None],
+    dataset: str | os.PathLike[str], find: Callable[[Edit], Edit | None], run: Callable[[Work], None]
 ) -> Manifest:
     """Write and commit a dataset with an edit, and return its manifest; ``run`` is that of an engine.
 
-    ``find`` returns the edit, given the dataset and what it holds; None if nothing changes.
+    ``find`` returns the edit, given one that changes nothing; None if nothing changes.
     """
 
     def derive(origin: Origin) -> Derived | None:
-        if not origin.has_keys:
-            raise InputError("edit-no-keys", root=origin.root)
-        schema, kept = origin.manifest.schema, np.zeros(origin.manifest.num_examples, np.bool_)
-        before = Edit("", "", schema, kept, labels_of(origin), origin.rejects(), origin.removed())
-        edit = find(origin, before)
-        return _derived(origin, before, edit, run) if edit else None
+        origin.require_keys()
+        none = np.zeros(origin.manifest.num_examples, np.bool_)
+        labels = labels_of(origin, origin.manifest.shards)
+        edit = find(Edit(origin, none, none, labels, origin.rejects(), origin.removed()))
+        return _derived(edit, run) if edit else None
 
     return commit_next(output_folder(dataset), derive)
-
-
-def labels_of(origin: Origin) -> IntArray | None:
-    """Return the label of each example of a dataset; None if there are no labels."""
-    labels = [of for shard in origin.manifest.shards if (of := origin.labels(shard)) is not None]
-    return np.concatenate(labels) if labels else None
 
 
 def check_known_keys(unknown: Sequence[bytes], num_wanted: int, origin: Origin) -> None:
@@ -93,40 +86,38 @@ def check_known_keys(unknown: Sequence[bytes], num_wanted: int, origin: Origin) 
         raise InputError("keys-unknown", some=some, root=origin.root, keys=keys)
 
 
-def _derived(origin: Origin, before: Edit, edit: Edit, run: Callable[[Work], None]) -> Derived:
-    """Return the next generation of a dataset, and report what is written for it."""
-    manifest = origin.manifest
+def _derived(edit: Edit, run: Callable[[Work], None]) -> Derived:
+    """Return the next generation of a dataset, and report what is done to it."""
+    origin, manifest = edit.origin, edit.origin.manifest
     report_line(f"{edit.what} {origin.root}")
-    if added := edit.schema.class_names[len(manifest.schema.class_names) :]:
-        report_line(f"new classes: {quoted(added)}")
-    is_changed = np.zeros(len(edit.is_removed), np.bool_)
-    if edit.labels is not None:
-        is_changed |= edit.labels != before.labels
+    if edit.new_classes:
+        report_line(f"new classes: {quoted(edit.new_classes)}")
+    names = *manifest.schema.class_names, *edit.new_classes
+    schema = replace(manifest.schema, class_names=names)
     splits: dict[str, NewSplit] = {}
     outlines: dict[str, Split] = {}
     end = 0
     for name, split in manifest.splits.items():
         start, end = end, end + split.num_examples
-        splits[name] = _edited(origin, edit, is_changed, split, start)
-        if end > start and not sum(splits[name].layout.sizes):
+        splits[name] = _edited(edit, split, start)
+        if end > start and not sum(splits[name].sizes):
             raise InputError(
                 "remove-whole-split", root=origin.root, num_examples=split.num_examples, name=name
             )
         left = None if edit.labels is None else edit.labels[start:end][~edit.is_removed[start:end]]
-        outlines[name] = Split((), label_counts(left, edit.schema))
-        _report_shards(name, split, splits[name], outlines[name].label_counts)
-    changed, num_accepted = np.flatnonzero(is_changed), int((~edit.is_removed).sum())
+        outlines[name] = Split((), label_counts(left, schema))
+        _warn_of_losses(name, split, splits[name], outlines[name].label_counts)
+    changed = np.flatnonzero(edit.is_changed)
     labels = [] if edit.labels is None else edit.labels[changed].tolist()
     changes = json.dumps([changed.tolist(), labels])
     inputs = (manifest.to_text(), changes, removed_text(edit.removed).decode("ascii"))
     return Derived(
         outline=replace(
             manifest,
-            schema=edit.schema,
+            schema=schema,
             splits=outlines,
-            options=_options(origin, edit, len(changed)),
+            options=_options(edit),
             inputs_digest=bytes_digest("\n".join(inputs).encode("ascii")),
-            totals=with_rejects(manifest.totals, num_accepted, edit.rejects),
         ),
         origins=[origin],
         splits=splits,
@@ -134,59 +125,47 @@ def _derived(origin: Origin, before: Edit, edit: Edit, run: Callable[[Work], Non
         rejects=edit.rejects,
         removed=edit.removed,
         is_next=True,
-        report=lambda _: report_line(
-            "verified by digest: nothing has changed in the "
-            f"{counted(num_accepted - len(changed), 'other example')}"
-        ),
     )
 
 
-def _edited(origin: Origin, edit: Edit, is_changed: BoolArray, split: Split, start: int) -> NewSplit:
+def _edited(edit: Edit, split: Split, start: int) -> NewSplit:
     """Return a split after an edit; only the records that are removed or changed are read.
 
     ``start`` is the number of its first example.
     """
-    counts, olds = [shard.num_examples for shard in split.shards], []
+    olds: list[OldShard] = []
     digest, first = int(split.examples_digest, 16), start
     for shard in split.shards:
         own = slice(first, first + shard.num_examples)
-        gone, changed = np.flatnonzero(edit.is_removed[own]), np.flatnonzero(is_changed[own])
+        changed = np.flatnonzero(edit.is_changed[own])
         labels: dict[int, int] = {}
         if edit.labels is not None:
             labels = dict(zip(changed.tolist(), edit.labels[own][changed].tolist(), strict=True))
-        digest += _digest(origin, shard, changed, labels)
-        digest -= _digest(origin, shard, changed, {}) + _digest(origin, shard, gone, {})
+        before = np.flatnonzero(edit.is_removed[own] | edit.is_changed[own])
+        digest += _digest(edit.origin, shard, changed, labels) - _digest(edit.origin, shard, before, {})
         olds.append(OldShard(0, shard, labels))
         first += shard.num_examples
-    is_gone, layout = edit.is_removed[start:first], whole_layout(counts)
-    if is_gone.any():
-        layout = kept_layout(counts, is_gone, is_balanced=max(counts) - min(counts) <= 1)
-    return NewSplit(olds, layout, Examples(sum(layout.sizes), f"{digest % (1 << 64):016x}"))
+    is_gone, new = edit.is_removed[start:first], whole(olds)
+    new = without(new, is_gone) if is_gone.any() else new
+    return replace(new, digest=f"{digest % (1 << 64):016x}")
 
 
 def _digest(origin: Origin, shard: Shard, records: IntArray, labels: Mapping[int, int]) -> int:
     """Return the digest, as a number, of some records of a shard with new labels."""
     if not len(records):
         return 0
-    with damage_named(), closing(origin.frames(shard, labels)) as frames:
-        found = [(len(frame), footer) for frame, footer in map(frames.read, records.tolist())]
+    with damage_named():
+        found = [(len(frame), footer) for frame, footer in origin.frames(shard, records, labels)]
     lengths = np.array([length for length, _ in found], np.int64) - FRAME_OVERHEAD
     checksums = np.frombuffer(b"".join(footer for _, footer in found), "<u4")
     return int(examples_digest(lengths, checksums), 16)
 
 
-def _report_shards(name: str, old: Split, new: NewSplit, after: Mapping[str, int]) -> None:
-    """Report which shards of a split are written, and warn of what it loses."""
-    layout = new.layout
-    num_written = sum(kept < 0 or bool(new.olds[kept].labels) for kept in layout.kept)
-    if num_written or len(layout.kept) < len(old.shards):
-        each = " to ".join(f"{size:,}" for size in dict.fromkeys([min(layout.sizes), max(layout.sizes)]))
-        moved = f", {counted(layout.num_moved, 'example')} moved to balance them" if layout.num_moved else ""
-        of = counted(len(layout.kept), "shard")
-        report_line(f"{name}: writing {num_written:,} of {of}, {each} examples per shard{moved}")
-    if len(layout.kept) < len(old.shards):
+def _warn_of_losses(name: str, old: Split, new: NewSplit, after: Mapping[str, int]) -> None:
+    """Warn of shards and classes that a split loses."""
+    if len(new.sizes) < len(old.shards):
         report_warning(
-            f"the split {name!r} will have {counted(len(layout.kept), 'shard')} instead of "
+            f"the split {name!r} will have {counted(len(new.sizes), 'shard')} instead of "
             f"{len(old.shards):,}, since a shard without examples is left out"
         )
     lost = [label for label, count in old.label_counts.items() if count and after and not after.get(label)]
@@ -194,12 +173,13 @@ def _report_shards(name: str, old: Split, new: NewSplit, after: Mapping[str, int
         report_warning(f"the split {name!r} will have no examples of the classes {quoted(lost)}")
 
 
-def _options(origin: Origin, edit: Edit, num_changed: int) -> dict[str, Json]:
+def _options(edit: Edit) -> dict[str, Json]:
     """Return the options for the manifest, with those of the dataset before its first edit as its origin."""
-    before, recorded = dict(origin.manifest.options), origin.to_json()
+    made, before = edit.origin.manifest.made, dict(edit.origin.manifest.options)
+    recorded = edit.origin.to_json()
     recorded["options"] = {name: value for name, value in before.items() if name not in _EDITED}
-    is_edited = before.get("source") in ("remove", "relabel") and "appended" not in before
-    counts = {"removed": len(edit.removed), "relabeled": origin.manifest.made.num_relabeled + num_changed}
+    is_edited = made.source in ("remove", "relabel") and "appended" not in before
+    counts = {"removed": len(edit.removed), "relabeled": made.num_relabeled + int(edit.is_changed.sum())}
     return {
         "source": edit.verb,
         **{name: count for name, count in counts.items() if count},

@@ -1,51 +1,67 @@
-"""Lay out the records of shards in new shards: pure functions of numbers of records.
+"""Lay out the records of shards in new shards: pure functions of shards and numbers of records.
 
 The records of the old shards of a split are numbered through all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import accumulate, chain
-from typing import TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, groupby
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from tfshards.prep.planning.balance import BoolArray, rebalance
+from tfshards.schemas import Shard
+from tfshards.schemas.digests import digest_together
 from tfshards.schemas.index import IntArray
 
 # Runs of records, shape ``(num_runs, 3)``: index of the old shard, first record in it, number of records.
 Runs: TypeAlias = IntArray
 
 
+class OldShard(NamedTuple):
+    """A shard of an origin, given by its index, and new labels by number of the record."""
+
+    origin: int
+    shard: Shard
+    labels: Mapping[int, int] = {}
+
+
 @dataclass(frozen=True, eq=False)
-class SplitLayout:
-    """The new shards of one split.
+class NewSplit:
+    """A split of a derived dataset.
 
     Attributes:
+        olds: the old shards.
         sizes: number of records of each new shard.
         kept: for each new shard, the index of the old one whose records it holds in their order; -1 if there
             is none.
         runs: returns the runs of records of a new shard, by its index.
-        num_moved: number of records that go from one shard to another to keep them balanced.
+        digest: the digest of all examples that has to result, unless they get new keys.
     """
 
+    olds: Sequence[OldShard]
     sizes: Sequence[int]
     kept: Sequence[int]
     runs: Callable[[int], Runs]
-    num_moved: int = 0
+    digest: str
+
+    def old(self, index: int) -> OldShard | None:
+        """Return the shard whose records a new one holds in their order, or None."""
+        kept = self.kept[index]
+        return None if kept < 0 else self.olds[kept]
 
 
-def interleave(counts: Sequence[int], start: int = 0, end: int | None = None) -> IntArray:
+def interleave(counts: Sequence[int], start: int, end: int) -> IntArray:
     """Return an order of the records of several sequences that spreads each evenly and keeps its own order.
 
     If the sequences were concatenated, most shards would hold records of only one sequence.
     It has the shape ``(end - start,)``: record numbers, counted through all sequences, from the position
-    ``start`` of the order to ``end``, by default all. Time and memory depend on ``end - start`` alone.
+    ``start`` of the order to ``end``. Time and memory depend on ``end - start`` alone.
     """
     total, num = sum(counts), len(counts)
-    end = total if end is None else end
     if start == end:
         return np.arange(0)
     # Up to a position, each sequence has its share of records, to within one for each of the sequences.
@@ -83,14 +99,20 @@ def runs_of_records(numbers: IntArray, counts: Sequence[int]) -> Runs:
     return runs_of(numbers[firsts], np.diff(firsts, append=len(numbers)), counts)
 
 
-def whole_layout(counts: Sequence[int]) -> SplitLayout:
-    """Return the layout that keeps the old shards as they are."""
-    return SplitLayout(counts, range(len(counts)), lambda shard: np.array([[shard, 0, counts[shard]]]))
+def whole(olds: Sequence[OldShard]) -> NewSplit:
+    """Return the split that keeps old shards as they are."""
+    counts = [old.shard.num_examples for old in olds]
+    digest = digest_together(old.shard.examples_digest for old in olds)
+    return NewSplit(
+        olds, counts, range(len(olds)), lambda shard: np.array([[shard, 0, counts[shard]]]), digest
+    )
 
 
-def new_layout(counts: Sequence[Sequence[int]], num_shards: int) -> SplitLayout:
-    """Return the layout in new shards of the old ones of each dataset; each new shard mixes the datasets."""
-    old, totals = [*chain.from_iterable(counts)], [sum(of) for of in counts]
+def in_new_shards(split: NewSplit, num_shards: int) -> NewSplit:
+    """Return a split with its records in new shards, each of which mixes the datasets."""
+    old = [each.shard.num_examples for each in split.olds]
+    by_origin = groupby(split.olds, lambda each: each.origin)
+    totals = [sum(each.shard.num_examples for each in olds) for _, olds in by_origin]
     share, extra = divmod(sum(totals), num_shards)
     sizes = [share + (index < extra) for index in range(num_shards)]
     starts, old_starts = [0, *accumulate(sizes)], accumulate(old, initial=0)
@@ -103,32 +125,30 @@ def new_layout(counts: Sequence[Sequence[int]], num_shards: int) -> SplitLayout:
 
     kept = {(start, size): index for index, (start, size) in enumerate(zip(old_starts, old, strict=False))}
     found = [kept.get(new, -1) for new in zip(starts, sizes, strict=False)]
-    return SplitLayout(sizes, found if len(totals) == 1 else [-1] * num_shards, runs)
+    return replace(split, sizes=sizes, kept=found if len(totals) == 1 else [-1] * num_shards, runs=runs)
 
 
-def kept_layout(counts: Sequence[int], is_removed: BoolArray, *, is_balanced: bool) -> SplitLayout:
-    """Return the layout that keeps the old shards without the removed records, of which at least one stays.
+def without(split: NewSplit, is_removed: BoolArray) -> NewSplit:
+    """Return a split whose old shards lack the removed records, of which at least one stays.
 
-    Records that leave a shard to balance others are its last ones, and become the last ones of the other
-    shard; all others keep their shard and their order. A shard that loses all its records is left out.
-
-    Args:
-        counts: number of records of each old shard.
-        is_removed: shape ``(num_examples,)``.
-        is_balanced: whether the new shards have to differ by at most one record.
+    If its old shards differ by at most one record, so do the new ones. Records that leave a shard to balance
+    others are its last ones, and become the last ones of the other shard; all others keep their shard and
+    their order. A shard that loses all its records is left out. ``is_removed`` has the shape
+    ``(num_examples,)``.
     """
+    counts = split.sizes
     old = np.split(np.arange(len(is_removed), dtype=np.int64), np.cumsum(counts)[:-1])
     left = [numbers[~is_removed[numbers]] for numbers in old]
-    new = rebalance(old, is_removed) if is_balanced else left
+    new = rebalance(old, is_removed) if max(counts) - min(counts) <= 1 else left
     # but not a shard that was empty before
     chosen = [index for index in range(len(old)) if len(new[index]) or not len(old[index])]
 
     def runs(shard: int) -> Runs:
         return runs_of_records(new[chosen[shard]], counts)
 
-    return SplitLayout(
+    return replace(
+        split,
         sizes=[len(new[index]) for index in chosen],
         kept=[index if len(new[index]) == len(left[index]) == len(old[index]) else -1 for index in chosen],
         runs=runs,
-        num_moved=sum(max(0, len(now) - len(before)) for now, before in zip(new, left, strict=True)),
     )

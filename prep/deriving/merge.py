@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain, islice
 
 import numpy as np
 
 from tfshards.prep.building.output import dataset_name, output_folder
-from tfshards.prep.deriving.derive import commit_new, derived_from_all, shards_of
-from tfshards.prep.deriving.joining import add_totals, class_difference, feature_difference, join_splits
-from tfshards.prep.deriving.layout import whole_layout
-from tfshards.prep.deriving.options import ShardOptions, new_shards
+from tfshards.prep.deriving.derive import commit_new, derived_from_all
+from tfshards.prep.deriving.joining import check_same_schema, joined
+from tfshards.prep.deriving.options import ShardOptions
 from tfshards.prep.deriving.stored import Origin, open_origin
 from tfshards.prep.engines.table import EngineName, find_run
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
@@ -23,7 +21,6 @@ from tfshards.schemas import InputError, Manifest, OptionsError
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.keys import each_shard, hash_array, hash_key
 from tfshards.schemas.option import check_path, check_strings
-from tfshards.schemas.storage import AnyPath
 
 
 @takes_log
@@ -68,7 +65,7 @@ def merge(
     """
     run = find_run(engine, beam_args)
     options = options or ShardOptions()
-    asked = ShardCounts.of(shards, options.shard_size)
+    counts = ShardCounts.of(shards, options.shard_size)
     as_splits = [*sources] if isinstance(sources, Mapping) else []
     check_strings("sources", as_splits)
     roots = [*sources.values()] if isinstance(sources, Mapping) else sources
@@ -77,48 +74,33 @@ def merge(
     origins = [open_origin(root, split) for root, split in zip(roots, names, strict=True)]
     folder = output_folder(dataset, *(origin.root for origin in origins))
     name = dataset_name(folder, Options(name=options.name))
+    has_new_keys = any(origin.prefix for origin in origins)
+    is_mixed = has_new_keys or counts != ShardCounts() or not options.keeps_shards
     for other in origins[1:]:
-        _check_same(origins[0], other)
-    has_keys = origins[0].has_keys
-    schema = origins[0].manifest.schema
-    held = [origin.manifest.splits for origin in origins]
-    splits = {
-        name: join_splits([each[name] for each in held if name in each], schema)
-        for name in dict.fromkeys(name for each in held for name in each)
-    }
-    recorded: dict[str, Json] = {"source": "merge", "of": [origin.to_json() for origin in origins]}
-    if as_splits:
-        recorded["as_splits"] = [*as_splits]
-    compression = origins[0].manifest.compression
-    if not options.keeps_shards or asked != ShardCounts() or (as_splits and has_keys):
-        new = new_shards(origins, splits, asked, options)
-        layouts, compression = new.layouts, new.compression
-        recorded |= new.options
-    else:
-        _check_compression(origins)
-        olds = {name: shards_of(origins, name) for name in splits}
-        layouts = {name: whole_layout([each.shard.num_examples for each in olds[name]]) for name in splits}
-
-    if not has_keys:
+        _check_same(origins[0], other, is_mixed=is_mixed)
+    if not origins[0].has_keys:
         report_warning("the examples have no keys, so repeated examples cannot be found")
     elif not as_splits:
         # with the splits before them, keys of different datasets differ
         check_keys_differ(origins)
     manifests = [origin.manifest for origin in origins]
+    splits, totals = joined(manifests, manifests[0].schema)
+    recorded: dict[str, Json] = {"source": "merge", "of": [origin.to_json() for origin in origins]}
     # different cuts do not determine the split of a key, nor do cuts of a single split
     cuts = {} if as_splits else manifests[0].split_cuts
     outline = Manifest(
         name=name,
         build_id="",
         folder="",
-        schema=schema,
-        splits={name: replace(split, shards=()) for name, split in splits.items()},
-        totals=add_totals([manifest.totals for manifest in manifests]),
-        options=recorded,
+        schema=manifests[0].schema,
+        splits=splits,
+        totals=totals,
+        options={**recorded, "as_splits": [*as_splits]} if as_splits else recorded,
         split_cuts=cuts if all(manifest.split_cuts == cuts for manifest in manifests) else {},
-        compression=compression,
+        compression=manifests[0].compression,
     )
-    return commit_new(derived_from_all(outline, origins, layouts, run), folder, overwrite=overwrite)
+    new = derived_from_all(outline, origins, run, options, counts if is_mixed else None)
+    return commit_new(new, folder, overwrite=overwrite)
 
 
 def _check_sources(sources: Sequence[str | os.PathLike[str]]) -> None:
@@ -132,22 +114,17 @@ def _check_sources(sources: Sequence[str | os.PathLike[str]]) -> None:
         raise OptionsError("merge-repeated", twice=os.fspath(twice))
 
 
-def _check_same(first: Origin, other: Origin) -> None:
-    both = first.manifest.schema, str(first.root), other.manifest.schema, str(other.root)
-    if difference := feature_difference(*both):
-        raise InputError("merge-features-differ", difference=difference)
-    if difference := class_difference(*both):
-        raise InputError("merge-classes-differ", difference=difference, root=other.root, root2=first.root)
-
-
-def _check_compression(origins: Sequence[Origin]) -> None:
-    found: dict[str, AnyPath] = {}
-    for origin in origins:
-        found.setdefault(origin.manifest.compression, origin.root)
-    if len(found) > 1:
-        (one, root), (other, root2) = [*found.items()][:2]
+def _check_same(first: Origin, other: Origin, *, is_mixed: bool) -> None:
+    """Raise InputError unless two datasets have the same features, classes and, unless mixed, compression."""
+    check_same_schema(first.manifest.schema, str(first.root), other.manifest.schema, str(other.root))
+    one, two = first.manifest.compression, other.manifest.compression
+    if one != two and not is_mixed:
         raise InputError(
-            "merge-compressions-differ", root=root, compression=one, root2=root2, compression2=other
+            "merge-compressions-differ",
+            root=first.root,
+            compression=one,
+            root2=other.root,
+            compression2=two,
         )
 
 

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
 from tfshards.prep.building.rejects import original_of
-from tfshards.prep.deriving.edit import labels_of
-from tfshards.prep.deriving.joining import class_difference, feature_difference
+from tfshards.prep.deriving.joining import check_same_schema
 from tfshards.prep.deriving.removed import are_removed
-from tfshards.prep.deriving.stored import Origin
+from tfshards.prep.deriving.stored import Origin, labels_of
 from tfshards.prep.imaging.options import VERSIONS
 from tfshards.prep.planning.splits import Membership, split_by_cuts
 from tfshards.prep.progress.lines import Meter, report_line, report_warning
-from tfshards.prep.records.frames import read_frames
+from tfshards.prep.records.frames import read_footers
 from tfshards.prep.sources.base import Listing, Reader
 from tfshards.prep.sources.classes import quoted
 from tfshards.prep.sources.keys import RowKeys, to_text
 from tfshards.prep.writing.build_folder import Reject
 from tfshards.prep.writing.shard import EncodedInputs, Piece, inputs_plan
-from tfshards.schemas import InputError, Manifest, Problem, Shard
+from tfshards.schemas import InputError, Manifest, Shard
 from tfshards.schemas.digests import examples_digest
 from tfshards.schemas.errors import counted
 from tfshards.schemas.index import FRAME_OVERHEAD, IntArray
@@ -55,24 +55,21 @@ def find_new_inputs(reader: Reader, origin: Origin, *, new_classes: bool) -> New
     """Return the inputs of a source that a dataset does not hold, and report on the others.
 
     Files of keys and labels are read, but no records. The content of an input whose key is known is not read,
-    except where keys are row numbers; see ``_check_rows``.
+    except where keys are row numbers; see ``_Match.check_rows``.
 
     Raises:
         InputError: the source does not fit the dataset, or nothing determines the splits of new inputs.
         FormatError: a file of keys is missing or damaged.
     """
-    root, manifest = origin.root, origin.manifest
     listing = reader.listing()
     _check_fit(listing, reader.options(), origin, new_classes=new_classes)
-    examples = find(root, manifest.shards, listing.keys)
+    examples = find(origin.root, origin.manifest.shards, listing.keys)
     is_new = examples < 0
-    # the number in the source of each example of the dataset, or -1
-    numbers = np.full(manifest.num_examples, -1)
+    numbers = np.full(origin.manifest.num_examples, -1)
     numbers[examples[~is_new]] = np.flatnonzero(~is_new)
-    labels = labels_of(origin) if listing.labels is not None else None
-    changed = _changed(listing, origin, numbers, labels)
+    match = _Match(listing, origin, numbers)
     if _are_numbered(listing):
-        _check_rows(listing, reader, origin, numbers, changed, labels)
+        match.check_rows(reader)
     rejects, rejected_again = _rejected_again(listing, reader, origin)
     is_new[rejected_again] = False
     candidates = np.flatnonzero(is_new)
@@ -89,7 +86,7 @@ def find_new_inputs(reader: Reader, origin: Origin, *, new_classes: bool) -> New
     )
     membership = _membership(new, added, origin)
     new = replace(new, splits=membership.examples)
-    _report(listing, origin, numbers, removed=candidates[is_removed], changed=changed)
+    match.report(candidates[is_removed])
     _report_classes(new, origin)
     return NewInputs(new, membership.cuts, listing.num_examples - len(candidates), rejects)
 
@@ -112,93 +109,132 @@ def _check_fit(listing: Listing, options: Mapping[str, Json], origin: Origin, *,
     schema = listing.schema
     if new_classes:
         schema = replace(schema, class_names=schema.class_names[: len(manifest.schema.class_names)])
-    both = manifest.schema, str(root), schema, "the source"
-    if difference := feature_difference(*both):
-        raise InputError("append-features-differ", difference=difference)
-    if difference := class_difference(*both):
-        raise InputError("append-classes-differ", difference=difference)
+    check_same_schema(manifest.schema, str(root), schema, "the source")
     if _are_numbered(listing) and manifest.made.has("as_splits"):
         raise InputError("rows-renumbered", root=root)
 
 
-def _changed(listing: Listing, origin: Origin, numbers: IntArray, labels: IntArray | None) -> IntArray:
-    """Return the inputs that have another class or split than their examples, whose ``numbers`` are given.
+@dataclass(frozen=True, eq=False)
+class _Match:
+    """Which inputs of a source are the examples of a dataset.
 
-    In a relabeled dataset, another class is not a change of the input.
+    Attributes:
+        listing: all inputs of the source.
+        origin: the dataset.
+        numbers: number in the source of each example of the dataset, or -1.
     """
-    manifest = origin.manifest
-    held = np.flatnonzero(numbers >= 0)
-    now = numbers[held]
-    differ = np.zeros(len(held), np.bool_)
-    if labels is not None and listing.labels is not None and not manifest.made.has("relabeled"):
-        differ |= labels[held] != listing.labels[now]
-    if listing.splits:
-        names = [*manifest.splits]
-        sizes = [split.num_examples for split in manifest.splits.values()]
-        split_of = np.full(listing.num_examples, -1)
-        for name, members in listing.splits.items():
-            split_of[members] = names.index(name) if name in names else -1
-        differ |= np.repeat(np.arange(len(names)), sizes)[held] != split_of[now]
-    return np.sort(now[differ])
+
+    listing: Listing
+    origin: Origin
+    numbers: IntArray
+
+    @cached_property
+    def labels(self) -> IntArray | None:
+        """The label of each example of the dataset; None if one of both has no labels."""
+        has_labels = self.listing.labels is not None
+        return labels_of(self.origin, self.origin.manifest.shards) if has_labels else None
+
+    @cached_property
+    def changed(self) -> IntArray:
+        """The inputs that have another class or split than their examples.
+
+        In a relabeled dataset, another class is not a change of the input.
+        """
+        listing, manifest = self.listing, self.origin.manifest
+        held = np.flatnonzero(self.numbers >= 0)
+        now = self.numbers[held]
+        differ = np.zeros(len(held), np.bool_)
+        if self.labels is not None and listing.labels is not None and not manifest.made.has("relabeled"):
+            differ |= self.labels[held] != listing.labels[now]
+        if listing.splits:
+            sizes = [split.num_examples for split in manifest.splits.values()]
+            splits = np.empty(listing.num_examples, object)
+            for name, members in listing.splits.items():
+                splits[members] = name
+            differ |= np.repeat(np.array([*manifest.splits], object), sizes)[held] != splits[now]
+        return np.sort(now[differ])
+
+    @cached_property
+    def missing(self) -> IntArray:
+        """The examples that the source lacks."""
+        return np.flatnonzero(self.numbers < 0)
+
+    def input_key(self, number: int) -> str:
+        """Return the key of an input of the source."""
+        return to_text(self.listing.keys[number])
+
+    def example_key(self, number: int) -> str:
+        """Return the key of an example of the dataset."""
+        (key,) = keys_at(self.origin.root, self.origin.manifest.shards, np.array([number]))
+        return to_text(key)
+
+    def check_rows(self, reader: Reader) -> None:
+        """Check that a source whose keys are row numbers begins with the rows of the dataset.
+
+        A source of only new rows starts at number 0 as well, which only the content shows: from the rows, the
+        digest of the examples of each shard is computed, and compared with the one in the manifest.
+        """
+        listing, root = self.listing, self.origin.root
+        if len(self.missing):
+            raise InputError(
+                f"the source has no row {self.example_key(self.missing[0])}, unlike {root}: rows are "
+                "identified by their numbers || give the rows of the dataset, followed by the new ones"
+            )
+        if len(self.changed):
+            raise InputError("append-row-differs", row=self.input_key(self.changed[0]), root=root)
+        if self.labels is not None and listing.labels is not None:
+            # of a relabeled dataset, contents are compared with the labels that the examples have
+            now = listing.labels.copy()
+            now[self.numbers] = self.labels
+            listing = replace(listing, labels=now)
+        source, start = EncodedInputs(reader, listing.schema, "none"), 0
+        with Meter("comparing rows", int(listing.sizes[self.numbers].sum())) as meter:
+            for shard in self.origin.manifest.shards:
+                rows = self.numbers[start : start + shard.num_examples]
+                start += shard.num_examples
+                pieces = source.pieces(inputs_plan(listing.columns(rows)))
+                if (different := _different_row(shard, pieces, self.origin)) is not None:
+                    raise InputError("append-row-differs", row=different, root=root)
+                meter.add(int(listing.sizes[rows].sum()))
+
+    def report(self, removed: IntArray) -> None:
+        """Report inputs that were removed from the dataset, have changed, or are not in the source."""
+        root = self.origin.root
+        if len(removed):
+            inputs, one = counted(len(removed), "input"), self.input_key(removed[0])
+            report_line(f"leaving out {inputs} removed from {root}, such as {one!r}")
+        if len(self.changed):
+            inputs, one = counted(len(self.changed), "input"), self.input_key(self.changed[0])
+            report_warning(
+                f"{inputs} with another class or split than in {root}, such as {one!r}; "
+                "the dataset keeps its own: tfshards relabel changes classes, a build with --overwrite all"
+            )
+        if len(self.missing):
+            inputs, one = counted(len(self.missing), "known input"), self.example_key(self.missing[0])
+            report_line(
+                f"{inputs} not in the source, such as {one!r}: kept in the dataset, and left out by "
+                "a build with --overwrite; a renamed input is a new one"
+            )
 
 
-def _check_rows(
-    listing: Listing,
-    reader: Reader,
-    origin: Origin,
-    numbers: IntArray,
-    changed: IntArray,
-    labels: IntArray | None,
-) -> None:
-    """Check that a source whose keys are row numbers begins with the rows of the dataset.
-
-    A source of only new rows starts at number 0 as well, which only the content shows: from the rows, the
-    digest of the examples of each shard is computed, and compared with the one in the manifest.
-    """
-    root, manifest = origin.root, origin.manifest
-    if len(missing := np.flatnonzero(numbers < 0)):
-        (key,) = keys_at(root, manifest.shards, missing[:1])
-        raise InputError(
-            f"the source has no row {to_text(key)}, unlike {root}: rows are identified by their numbers || "
-            "give the rows of the dataset, followed by the new ones"
-        )
-    if len(changed):
-        raise InputError("append-row-differs", row=to_text(listing.keys[int(changed[0])]), root=root)
-    if labels is not None and listing.labels is not None:
-        # of a relabeled dataset, contents are compared with the labels that the examples have
-        now = listing.labels.copy()
-        now[numbers] = labels
-        listing = replace(listing, labels=now)
-    source, start = EncodedInputs(reader, listing.schema, "none"), 0
-    with Meter("comparing rows", int(listing.sizes[numbers].sum())) as meter:
-        for shard in manifest.shards:
-            rows = numbers[start : start + shard.num_examples]
-            start += shard.num_examples
-            _check_rows_of(shard, source.pieces(inputs_plan(listing.columns(rows))), origin)
-            meter.add(int(listing.sizes[rows].sum()))
-
-
-def _check_rows_of(shard: Shard, pieces: Iterator[Piece], origin: Origin) -> None:
-    """Raise InputError about the first row of a shard, given as pieces, that differs from its record."""
+def _different_row(shard: Shard, pieces: Iterable[Piece], origin: Origin) -> str | None:
+    """Return the key of the first row of a shard, given as pieces, that differs from its record, or None."""
     keys: list[bytes] = []
-    records: list[tuple[int, int]] = []
+    lengths: list[int] = []
+    footers: list[bytes] = []
     for piece in pieces:
         if piece.rejected:
-            raise InputError("append-row-differs", row=piece.rejected[0].key, root=origin.root)
+            return piece.rejected[0].key
         keys += piece.keys
-        checksums = np.frombuffer(piece.frames.footers, "<u4").tolist()
-        lengths = [length - FRAME_OVERHEAD for length in piece.frames.lengths]
-        records += zip(lengths, checksums, strict=True)
-    lengths, checksums = np.array(records, np.int64).reshape(-1, 2).T
-    if examples_digest(lengths, checksums.astype(np.uint32)) == shard.examples_digest:
-        return
-    path = origin.root / shard.path
-    for key, record, frame in zip(
-        keys, records, read_frames(path, origin.manifest.compression), strict=False
-    ):
-        if record != (len(frame.require_data(path)), frame.checksum):
-            raise InputError("append-row-differs", row=to_text(key), root=origin.root)
-    raise origin.damaged([Problem(shard.path, "its records have another digest than in the manifest")])
+        lengths += piece.frames.lengths
+        footers.append(piece.frames.footers)
+    found, checksums = np.array(lengths, np.int64), np.frombuffer(b"".join(footers), "<u4")
+    if examples_digest(found - FRAME_OVERHEAD, checksums) == shard.examples_digest:
+        return None
+    path, index = origin.root / shard.path, origin.index(shard)
+    held = read_footers(path, origin.manifest.compression, index, np.arange(shard.num_examples))
+    differs = (found != index.lengths) | (checksums != held)
+    return to_text(keys[int(differs.argmax())])
 
 
 def _rejected_again(listing: Listing, reader: Reader, origin: Origin) -> tuple[list[Reject], list[int]]:
@@ -247,30 +283,6 @@ def _membership(new: Listing, numbers: IntArray, origin: Origin) -> Membership:
     else:
         members = {next(iter(splits)): np.arange(len(numbers))}
     return Membership({name: found for name, found in members.items() if len(found)}, cuts)
-
-
-def _report(
-    listing: Listing, origin: Origin, numbers: IntArray, *, removed: IntArray, changed: IntArray
-) -> None:
-    """Report inputs that were removed from the dataset, have changed, or are not in the source."""
-    root, missing = origin.root, np.flatnonzero(numbers < 0)
-    if len(removed):
-        one = to_text(listing.keys[int(removed[0])])
-        report_line(f"leaving out {counted(len(removed), 'input')} removed from {root}, such as {one!r}")
-    if len(changed):
-        have, one = "has" if len(changed) == 1 else "have", to_text(listing.keys[int(changed[0])])
-        inputs = counted(len(changed), "input")
-        report_warning(
-            f"{inputs} {have} another class or split than in {root}, such as {one!r}; "
-            "the dataset keeps its own: tfshards relabel changes classes, a build with --overwrite all"
-        )
-    if len(missing):
-        (key,) = keys_at(root, origin.manifest.shards, missing[:1])
-        inputs = counted(len(missing), "known input")
-        report_line(
-            f"{inputs} not in the source, such as {to_text(key)!r}: kept in the dataset, and left out by "
-            "a build with --overwrite; a renamed input is a new one"
-        )
 
 
 def _report_classes(new: Listing, origin: Origin) -> None:

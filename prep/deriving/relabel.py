@@ -10,7 +10,6 @@ from dataclasses import replace
 import numpy as np
 
 from tfshards.prep.deriving.edit import Edit, check_known_keys, commit_edit
-from tfshards.prep.deriving.stored import Origin
 from tfshards.prep.engines.table import EngineName, find_run
 from tfshards.prep.progress.lines import Log, report_line, takes_log, to_stderr
 from tfshards.prep.sources.classes import quoted
@@ -57,11 +56,11 @@ def relabel(
         BuildError: writing stopped before the commit; the same call resumes.
     """
     wanted = new_labels(labels)
-
-    def edit(origin: Origin, before: Edit) -> Edit | None:
-        return _relabeled(origin, before, wanted, new_classes=new_classes)
-
-    return commit_edit(dataset, edit, find_run(engine, beam_args))
+    return commit_edit(
+        dataset,
+        lambda edit: _relabeled(edit, wanted, new_classes=new_classes),
+        find_run(engine, beam_args),
+    )
 
 
 def new_labels(labels: str | os.PathLike[str] | Mapping[str | bytes, str | int]) -> dict[bytes, str]:
@@ -108,10 +107,8 @@ def _text(value: object, column: str, number: int, path: AnyPath) -> str:
     return value
 
 
-def _relabeled(
-    origin: Origin, before: Edit, wanted: Mapping[bytes, str], *, new_classes: bool
-) -> Edit | None:
-    manifest, old = origin.manifest, before.labels
+def _relabeled(edit: Edit, wanted: Mapping[bytes, str], *, new_classes: bool) -> Edit | None:
+    origin, manifest, old = edit.origin, edit.origin.manifest, edit.labels
     if old is None:
         raise InputError("relabel-no-label", root=origin.root)
     numbers_of, added = _classes(manifest, old, {*wanted.values()}, origin.root, new_classes=new_classes)
@@ -120,17 +117,19 @@ def _relabeled(
     check_known_keys(unknown, len(wanted), origin)
     labels = old.copy()
     labels[examples] = np.array([numbers_of[label] for label in wanted.values()], np.int64)
-    num_changed = int((labels != old).sum())
+    is_changed = labels != old
+    num_changed = int(is_changed.sum())
     if num_same := len(examples) - num_changed:
         report_line(f"{counted(num_same, 'example')} with the wanted label already")
     if not num_changed:
         return None
     return replace(
-        before,
+        edit,
         verb="relabel",
         what=f"relabeling {counted(num_changed, 'example')} of",
+        is_changed=is_changed,
         labels=labels,
-        schema=replace(manifest.schema, class_names=(*manifest.schema.class_names, *added)),
+        new_classes=added,
     )
 
 

@@ -8,15 +8,14 @@ from dataclasses import replace
 
 from tfshards.prep.building.rejects import original_of
 from tfshards.prep.deriving.edit import Edit, check_known_keys, commit_edit
-from tfshards.prep.deriving.removed import RemovedKey, are_removed
-from tfshards.prep.deriving.stored import Origin
+from tfshards.prep.deriving.removed import are_removed, removed_line
 from tfshards.prep.engines.table import EngineName, find_run
 from tfshards.prep.progress.lines import Log, report_line, takes_log, to_stderr
 from tfshards.prep.sources.keys import read_keys, to_bytes
 from tfshards.prep.writing.build_folder import Reject
 from tfshards.schemas import InputError, Manifest, OptionsError
 from tfshards.schemas.errors import counted
-from tfshards.schemas.keys import hash_key, occurrences
+from tfshards.schemas.keys import occurrences
 
 
 @takes_log
@@ -52,9 +51,7 @@ def remove(
         BuildError: writing stopped before the commit; the same call resumes.
     """
     wanted = _wanted(keys)
-    return commit_edit(
-        dataset, lambda origin, before: _without(origin, before, wanted), find_run(engine, beam_args)
-    )
+    return commit_edit(dataset, lambda edit: _without(edit, wanted), find_run(engine, beam_args))
 
 
 def _wanted(keys: str | os.PathLike[str] | Collection[str | bytes]) -> list[bytes]:
@@ -70,17 +67,17 @@ def _wanted(keys: str | os.PathLike[str] | Collection[str | bytes]) -> list[byte
     return sorted({to_bytes(key) if isinstance(key, str) else key for key in keys})
 
 
-def _without(origin: Origin, before: Edit, wanted: Sequence[bytes]) -> Edit | None:
-    is_removed = before.is_removed.copy()
+def _without(edit: Edit, wanted: Sequence[bytes]) -> Edit | None:
+    origin, is_removed = edit.origin, edit.is_removed.copy()
     removed: set[bytes] = set()
     # all examples with a key, even if there are several
     for number, key in occurrences(origin.root, origin.manifest.shards, wanted):
         is_removed[number] = True
         removed.add(key)
-    gone = [reject for reject in before.rejects if _is_named(reject, {*wanted})]
+    gone = [reject for reject in edit.rejects if _is_named(reject, {*wanted})]
     removed |= {to_bytes(reject.key) for reject in gone}
     missing = [key for key in wanted if key not in removed]
-    was_removed = are_removed(missing, before.removed).tolist()
+    was_removed = are_removed(missing, edit.removed).tolist()
     unknown = [key for key, is_one in zip(missing, was_removed, strict=True) if not is_one]
     check_known_keys(unknown, len(wanted), origin)
     if num_before := sum(was_removed):
@@ -89,12 +86,12 @@ def _without(origin: Origin, before: Edit, wanted: Sequence[bytes]) -> Edit | No
         return None
     inputs = f" and {counted(len(gone), 'rejected input')}" if gone else ""
     return replace(
-        before,
+        edit,
         verb="remove",
         what=f"removing {counted(int(is_removed.sum()), 'example')}{inputs} from",
         is_removed=is_removed,
-        rejects=[reject for reject in before.rejects if reject not in gone],
-        removed=before.removed | {RemovedKey(hash_key(key)) for key in removed},
+        rejects=[reject for reject in edit.rejects if reject not in gone],
+        removed=edit.removed | {removed_line(key) for key in removed},
     )
 
 

@@ -6,8 +6,8 @@ put before the keys since. The lines are sorted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -18,21 +18,24 @@ from tfshards.schemas.keys import hash_key
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import KEYS, read_whole
 
-
-class RemovedKey(NamedTuple):
-    """The hash of a removed key, and what is before the keys of the dataset since then."""
-
-    hashed: bytes
-    prefix: bytes = b""
+# The lines of the file.
+Removed: TypeAlias = frozenset[bytes]
 
 
-Removed: TypeAlias = frozenset[RemovedKey]
+def removed_line(key: bytes, prefix: bytes = b"") -> bytes:
+    """Return the line about a key that was removed before all keys got a prefix."""
+    return hash_key(key).hex().encode("ascii") + (b" " + prefix if prefix else b"")
 
 
-def removed_text(removed: Iterable[RemovedKey]) -> bytes:
+def with_prefix(removed: Removed, prefix: bytes) -> Removed:
+    """Return the lines after all keys of the dataset got a prefix, in addition to an earlier one."""
+    parts = (line.partition(b" ") for line in removed)
+    return frozenset(hashed + b" " + prefix + before for hashed, _, before in parts) if prefix else removed
+
+
+def removed_text(removed: Removed) -> bytes:
     """Return the content of the file."""
-    lines = (each.hashed.hex().encode("ascii") + (b" " + each.prefix) * bool(each.prefix) for each in removed)
-    return b"".join(line + b"\n" for line in sorted(lines))
+    return b"".join(line + b"\n" for line in sorted(removed))
 
 
 def read_removed(dataset: AnyPath, manifest: Manifest) -> Removed:
@@ -46,25 +49,20 @@ def read_removed(dataset: AnyPath, manifest: Manifest) -> Removed:
     path = dataset / manifest.removed_path
     try:
         content = read_whole(path, KEYS)
-        if bytes_digest(content) != manifest.removed_digest:
-            raise InputError(f"{path}: its digest differs from the manifest's || restore the file")
-        lines = (line.partition(b" ") for line in content.splitlines())
-        return frozenset(RemovedKey(bytes.fromhex(text.decode("ascii")), prefix) for text, _, prefix in lines)
     except OSError as error:
         raise InputError("unreadable", path=path, why=error.strerror) from None
-    except ValueError as error:
-        raise InputError(f"{path}: a line is not the hash of a key: {error}") from None
+    if bytes_digest(content) != manifest.removed_digest:
+        raise InputError(f"{path}: its digest differs from the manifest's || restore the file")
+    return frozenset(content.splitlines())
 
 
 def are_removed(keys: Sequence[bytes], removed: Removed) -> BoolArray:
     """Return for each key whether its example was removed, also before the dataset became a split."""
-    if not removed:
-        return np.zeros(len(keys), np.bool_)
-    prefixes = sorted({each.prefix for each in removed})
+    prefixes = sorted({line.partition(b" ")[2] for line in removed})
 
     def is_removed(key: bytes) -> bool:
         return any(
-            key.startswith(prefix) and RemovedKey(hash_key(key[len(prefix) :]), prefix) in removed
+            key.startswith(prefix) and removed_line(key[len(prefix) :], prefix) in removed
             for prefix in prefixes
         )
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from tfshards.prep.building.output import dataset_name, output_folder
 from tfshards.prep.deriving.derive import Derived, commit_new, commit_next, derived_from_all
-from tfshards.prep.deriving.options import ShardOptions, new_shards
+from tfshards.prep.deriving.options import ShardOptions
 from tfshards.prep.deriving.stored import Origin, open_origin
 from tfshards.prep.engines.table import EngineName, find_run
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
 from tfshards.prep.progress.lines import Log, takes_log, to_stderr
-from tfshards.schemas import Manifest, OptionsError, Split
+from tfshards.schemas import Manifest, OptionsError
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.storage import any_path
 from tfshards.schemas.storage.any_path import is_same
@@ -58,15 +58,12 @@ def reshard(
     """
     run = find_run(engine, beam_args)
     options = options or ShardOptions()
-    asked = ShardCounts.of(shards, options.shard_size)
+    counts = ShardCounts.of(shards, options.shard_size)
 
     def derive(origin: Origin, name: str, *, is_next: bool) -> Derived:
-        of = origin.manifest
-        new = new_shards([origin], of.splits, asked, options)
-        splits = {split: Split((), held.label_counts) for split, held in of.splits.items()}
-        recorded: dict[str, Json] = {"source": "reshard", **new.options, "origin": origin.to_json()}
-        outline = replace(of, name=name, splits=splits, options=recorded, compression=new.compression)
-        return derived_from_all(outline, [origin], new.layouts, run, is_next=is_next)
+        recorded: dict[str, Json] = {"source": "reshard", "origin": origin.to_json()}
+        outline = replace(origin.manifest, name=name, options=recorded)
+        return derived_from_all(outline, [origin], run, options, counts, is_next=is_next)
 
     def derive_next(origin: Origin) -> Derived | None:
         new = derive(origin, options.name or origin.manifest.name, is_next=True)

@@ -4,33 +4,41 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeAlias
+from itertools import chain, groupby, islice, repeat
+from operator import itemgetter
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
 from tfshards.prep.building.rejects import read_rejects
-from tfshards.prep.deriving.layout import Runs
-from tfshards.prep.deriving.removed import Removed, RemovedKey, read_removed
+from tfshards.prep.deriving.layout import OldShard, Runs
+from tfshards.prep.deriving.removed import Removed, read_removed, with_prefix
 from tfshards.prep.records.example import with_key_prefix, with_label
-from tfshards.prep.records.frames import Change, FrameReader, RecordError
+from tfshards.prep.records.frames import RecordError, frame, read_together
 from tfshards.prep.records.shard_file import Frames, compressed, in_groups, join_small
 from tfshards.prep.writing.build_folder import Reject, ShardPlan
 from tfshards.prep.writing.shard import Piece
 from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, Problem, Shard, read_manifest
 from tfshards.schemas.companions import read_index, read_keys, read_labels
 from tfshards.schemas.compression import Compression
-from tfshards.schemas.example import decode_example
 from tfshards.schemas.index import IntArray, RecordIndex
 from tfshards.schemas.json_reader import Json, load_json
 from tfshards.schemas.manifest_file import file_problems
 from tfshards.schemas.names import name_fault
 from tfshards.schemas.storage import AnyPath, any_path
 
+Content = TypeVar("Content")
+
 # Appended to every message about damage.
 SEE_VERIFY = "tfshards verify lists all damage"
+# Returns the new data of a record, given its number and its data; raises ValueError if they are damaged.
+Change: TypeAlias = Callable[[int, bytes], bytes]
+# A frame, and its last bytes.
+Framed: TypeAlias = tuple[bytes, bytes]
 # Bytes of frames that are hashed, compressed and written together.
 _PIECE_BYTES = 1 << 20
 
@@ -55,6 +63,16 @@ class Origin:
         """Whether the examples have keys."""
         return self.manifest.schema.key is not None
 
+    def require_keys(self) -> None:
+        """Raise InputError if the examples have no keys."""
+        if not self.has_keys:
+            raise InputError("no-keys", root=self.root)
+
+    def require_own(self) -> None:
+        """Raise InputError if tfshards did not write the records, which are never changed."""
+        if self.manifest.made.source == "adopt":
+            raise InputError("edit-of-foreign-records", root=self.root)
+
     @property
     def prefix(self) -> bytes:
         """What is put before each key."""
@@ -65,17 +83,24 @@ class Origin:
         """This origin without what grows with the dataset, to be sent to workers."""
         return replace(self, manifest=replace(self.manifest, splits={}, options={}, views={}))
 
-    def frames(self, shard: Shard, labels: Mapping[int, int] | None = None) -> FrameReader:
-        """Return a reader of single frames of a shard, with new keys, or new labels by record."""
-        change = self._change(labels or {})
-        return FrameReader(self.root / shard.path, self.manifest.compression, self.index(shard), change)
-
     def index(self, shard: Shard) -> RecordIndex:
         """Return the offsets of the records of a shard."""
-        index, problems = read_index(self.root, shard)
-        if index is None:
-            raise self.damaged(problems)
-        return index
+        return self._sound(read_index(self.root, shard))
+
+    def frames(self, shard: Shard, records: IntArray, labels: Mapping[int, int]) -> Iterator[Framed]:
+        """Yield the frames of some records of a shard, with new keys, or new labels by record."""
+        path, change = self.root / shard.path, self._change(labels)
+        index = self.index(shard)
+        for part, old, footers in read_together(path, self.manifest.compression, index, records):
+            if change is None:
+                yield from zip(part.frames(), footers, strict=True)
+                continue
+            for record, data in zip(part.numbers, old, strict=True):
+                try:
+                    parts = frame(change(record, data))
+                except ValueError as error:
+                    raise RecordError(path, record, int(index.offsets[record]), str(error)) from None
+                yield b"".join(parts), parts[-1]
 
     def _change(self, labels: Mapping[int, int]) -> Change | None:
         prefix, label = self.prefix, self.manifest.schema.label
@@ -84,33 +109,17 @@ class Origin:
         if label is None or not labels:
             return None
         name = label.name
-
-        def relabel(record: int, data: bytes) -> bytes:
-            if record not in labels:
-                return data
-            changed = with_label(data, name, labels[record])
-            if decode_example(changed) != {**decode_example(data), name: [labels[record]]}:
-                raise ValueError("would change in more than its label")
-            return changed
-
-        return relabel
+        return lambda record, data: with_label(data, name, labels[record]) if record in labels else data
 
     def labels(self, shard: Shard) -> IntArray | None:
         """Return the label of each record of a shard; None if there are no labels."""
-        if not shard.labels_digest:
-            return None
-        labels, problems = read_labels(self.root, shard)
-        if labels is None:
-            raise self.damaged(problems)
-        return labels
+        return self._sound(read_labels(self.root, shard)) if shard.labels_digest else None
 
     def keys(self, shard: Shard) -> list[bytes] | None:
         """Return the new key of each record of a shard; None if there are no keys."""
         if not shard.keys_digest:
             return None
-        keys, problems = read_keys(self.root, shard)
-        if keys is None:
-            raise self.damaged(problems)
+        keys = self._sound(read_keys(self.root, shard))
         return [self.prefix + key for key in keys] if self.prefix else keys
 
     def rejects(self) -> list[Reject]:
@@ -120,8 +129,7 @@ class Origin:
 
     def removed(self) -> Removed:
         """Return the removed keys, with what is before the new keys."""
-        removed = read_removed(self.root, self.manifest)
-        return frozenset(RemovedKey(each.hashed, self.prefix + each.prefix) for each in removed)
+        return with_prefix(read_removed(self.root, self.manifest), self.prefix)
 
     def to_json(self) -> dict[str, Json]:
         """Return what the manifest of a derived dataset records about this one."""
@@ -129,6 +137,12 @@ class Origin:
         split: dict[str, Json] = {"split": self.split} if self.split else {}
         options = dict(manifest.options)
         return {"name": manifest.name, "build_id": manifest.build_id, "options": options, **split}
+
+    def _sound(self, read: tuple[Content | None, Sequence[Problem]]) -> Content:
+        content, problems = read
+        if content is None:
+            raise self.damaged(problems)
+        return content
 
     def damaged(self, problems: Sequence[Problem]) -> InputError:
         """Return the error about damage of the dataset."""
@@ -158,6 +172,12 @@ def open_origin(root: str | os.PathLike[str] | AnyPath, split: str = "") -> Orig
     return replace(origin, manifest=replace(origin.manifest, splits={split: next(iter(splits.values()))}))
 
 
+def labels_of(origin: Origin, shards: Sequence[Shard]) -> IntArray | None:
+    """Return the label of each example of some shards of a dataset; None if there are no labels."""
+    labels = [of for shard in shards if (of := origin.labels(shard)) is not None]
+    return np.concatenate(labels) if labels else None
+
+
 @contextmanager
 def damage_named() -> Iterator[None]:
     """Raise BuildError about a damaged record that is read in the context."""
@@ -165,14 +185,6 @@ def damage_named() -> Iterator[None]:
         yield
     except RecordError as error:
         raise BuildError("shard-damaged", SEE_VERIFY, text=str(error)) from None
-
-
-class OldShard(NamedTuple):
-    """A shard of an origin, given by its index, and new labels by number of the record."""
-
-    origin: int
-    shard: Shard
-    labels: Mapping[int, int] = {}
 
 
 def copy_plan(old: OldShard) -> ShardPlan:
@@ -194,8 +206,10 @@ def _plan(**content: Json) -> ShardPlan:
     return ShardPlan(json.dumps(content, separators=(",", ":")).encode("ascii"))
 
 
-# A frame, its last bytes, and the key and the label of its record.
-_Record: TypeAlias = tuple[bytes, bytes, bytes, int]
+# A frame and its last bytes, and the key and the label of its record.
+_Record: TypeAlias = tuple[Framed, bytes, int]
+# A number of an old shard, and the first record and the length of a run of its records.
+_Run: TypeAlias = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -213,29 +227,38 @@ class StoredRuns:
     def pieces(self, plan: ShardPlan) -> Iterator[Piece]:
         """Yield the pieces of a shard."""
         with damage_named():
-            for group in in_groups(self._records(plan), lambda record: len(record[0]), _PIECE_BYTES):
-                frames, footers, keys, labels = zip(*group, strict=True)
+            for group in in_groups(self._records(plan), lambda record: len(record[0][0]), _PIECE_BYTES):
+                framed, keys, labels = zip(*group, strict=True)
+                frames, footers = zip(*framed, strict=True)
                 found = Frames(join_small(frames), [*map(len, frames)], b"".join(footers))
                 yield Piece(compressed(found, self.compression), keys, labels)
 
     def _records(self, plan: ShardPlan) -> Iterator[_Record]:
         content = load_json(plan.content)
         olds = [OldShard(index, Shard(**entry), dict(labels)) for index, entry, labels in content["olds"]]
-        # of each origin the old shard that is read: runs alternate between origins
-        opened: dict[int, tuple[int, _OpenShard]] = {}
-        try:
-            for number, first, count in content["runs"]:
-                old = olds[number]
-                open_number, shard = opened.get(old.origin, (-1, None))
-                if shard is None or open_number != number:
-                    if shard is not None:
-                        shard.close()
-                    shard = _OpenShard(self.origins[old.origin], old)
-                    opened[old.origin] = number, shard
-                yield from shard.records(first, count)
-        finally:
-            for _, shard in opened.values():
-                shard.close()
+        runs: list[_Run] = content["runs"]
+        by_origin: defaultdict[int, list[_Run]] = defaultdict(list)
+        for run in runs:
+            by_origin[olds[run[0]].origin].append(run)
+        # runs alternate between origins, and each origin is read in order
+        streams = {origin: self._of_origin(olds, of_origin) for origin, of_origin in by_origin.items()}
+        for number, _, count in runs:
+            yield from islice(streams[olds[number].origin], count)
+
+    def _of_origin(self, olds: Sequence[OldShard], runs: Iterable[_Run]) -> Iterator[_Record]:
+        shards = groupby(runs, itemgetter(0))
+        return chain.from_iterable(self._of_shard(olds[number], of_shard) for number, of_shard in shards)
+
+    def _of_shard(self, old: OldShard, runs: Iterable[_Run]) -> Iterator[_Record]:
+        """Return the records of some runs of a shard, with their new keys and labels."""
+        records = np.concatenate([np.arange(first, first + count) for _, first, count in runs])
+        origin = self.origins[old.origin]
+        keys, labels = origin.keys(old.shard), origin.labels(old.shard)
+        old_labels = [0] * len(records) if labels is None else labels[records].tolist()
+        frames = origin.frames(old.shard, records, old.labels)
+        of_old = map(old.labels.get, records.tolist(), old_labels) if old.labels else old_labels
+        new_keys = map(keys.__getitem__, records.tolist()) if keys else repeat(b"")
+        return zip(frames, new_keys, of_old, strict=False)
 
     def copied(self, plan: ShardPlan) -> tuple[AnyPath, Shard] | None:
         """Return the shard, and the folder of its dataset, of which the planned one is a copy."""
@@ -247,27 +270,3 @@ class StoredRuns:
     def without(self, plan: ShardPlan, rejected: Sequence[Reject]) -> ShardPlan:
         """Raise AssertionError, since records of a dataset are never rejected."""
         raise AssertionError(rejected, plan)
-
-
-class _OpenShard:
-    """A shard of an origin that is being read, with its new keys and labels."""
-
-    def __init__(self, origin: Origin, old: OldShard) -> None:
-        labels = origin.labels(old.shard)
-        if labels is not None and old.labels:
-            labels = labels.copy()
-            labels[[*old.labels]] = [*old.labels.values()]
-        self._labels = None if labels is None else labels.tolist()
-        self._keys = origin.keys(old.shard)
-        self._frames = origin.frames(old.shard, old.labels)
-
-    def records(self, first: int, count: int) -> Iterator[_Record]:
-        """Yield consecutive records."""
-        keys, labels, read = self._keys, self._labels, self._frames.read
-        for record in range(first, first + count):
-            frame, footer = read(record)
-            yield frame, footer, keys[record] if keys else b"", labels[record] if labels else 0
-
-    def close(self) -> None:
-        """Close the file."""
-        self._frames.close()

@@ -11,6 +11,7 @@ from operator import methodcaller
 from typing import Any, NamedTuple, TypeAlias
 
 import apache_beam as beam
+import numpy as np
 from apache_beam.io.iobase import Read
 from apache_beam.io.restriction_trackers import OffsetRange, OffsetRestrictionTracker
 
@@ -203,7 +204,7 @@ class StoredElements:
         path, index = self.root / run.shard.path, _index(self.root, run.shard)
         columns = Columns((*self.features, KEY_FEATURE) if self.has_keys else self.features)
         names = [feature.name for feature in self.features]
-        for records in read_together(path, self.compression, index, start, stop):
+        for _, records, _ in read_together(path, self.compression, index, np.arange(start, stop)):
             try:
                 found = columns.parse_records(records)
             except UnparsedError as error:

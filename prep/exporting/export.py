@@ -1,21 +1,21 @@
 """Export a dataset to the format of another tool: each shard becomes one part, written in parallel.
 
 exported/photos/.export.json       the first file: what is exported, since nothing else is written here
-exported/photos/.export.work/      only while parts are written: files that have no name yet
+exported/photos/.staged-1f0c…/     only while parts are written: files that have no name yet
 exported/photos/data/….parquet     a part gets its name when it is complete, and is kept from then on
-exported/photos/README.md          a file about the whole export
+exported/photos/labels.txt         the class names
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import version
+from itertools import accumulate
 
 from tfshards.prep.building.output import existing_folder
 from tfshards.prep.building.write import run_work
@@ -33,6 +33,7 @@ from tfshards.prep.progress.lines import (
     to_stderr,
 )
 from tfshards.prep.records.values import selected
+from tfshards.prep.sources.staging_folder import remove_staged, staged_folder, staged_folders
 from tfshards.prep.views.files import LABELS_NAME, labels_text
 from tfshards.schemas import FormatError, InputError, Manifest, OptionsError, Schema, read_manifest
 from tfshards.schemas.coordinates import coordinates_of
@@ -45,13 +46,11 @@ from tfshards.schemas.storage import any_path
 from tfshards.schemas.storage.any_path import local_path
 from tfshards.schemas.storage.locking import LOCK_NAME, locked
 from tfshards.schemas.storage.untrusted import RECORD, read_whole
-from tfshards.schemas.storage.verbs import delete, delete_tree, make_folder, put, sync
+from tfshards.schemas.storage.verbs import put, sync
 
 # in the order of the help
 FORMATS: Mapping[str, type[Format]] = {each.name: each for each in (WebDataset, Parquet)}
 RECORD_NAME = ".export.json"
-WORK_NAME = ".export.work"
-_UNFINISHED_RECORD = re.compile(rf"{re.escape(RECORD_NAME)}\.[0-9a-f]{{16}}")
 
 
 @dataclass(frozen=True, repr=False)
@@ -134,19 +133,18 @@ def export(
     has_labels = any(feature.kind == "label" for feature in features)
     schema = Schema(features, manifest.schema.class_names if has_labels else ())
     check_strings("as_bytes", as_bytes)
+    texts = [feature.name for feature in features if feature.kind == "bytes"]
     for name in as_bytes:
-        if name not in schema.names or schema[name].kind != "bytes":
-            texts = [feature.name for feature in features if feature.kind == "bytes"]
+        if name not in texts:
             raise OptionsError("as-bytes-unknown", name=name, names=texts)
     chosen = FORMATS[to](
         root=root,
         directory=folder,
-        work=folder / WORK_NAME,
-        manifest=manifest,
+        manifest=replace(manifest, splits={}),
         schema=schema,
         binary=frozenset(as_bytes),
     )
-    if problems := chosen.problems():
+    if problems := chosen.problems(manifest.splits):
         raise FormatError(
             f"to={to!r} cannot hold all of {root}; name the features to export with select=, or choose "
             "another format",
@@ -156,19 +154,23 @@ def export(
         typed = shlex.quote(f"{name}={found}")
         report_line(f"{name!r} refers to the exported image: --column {typed} builds it again")
     check_outside_datasets(folder, "name a folder for the export")
+    parts = [*_parts(manifest, chosen)]
     with existing_folder(folder), locked(folder) as note:
         report_warning(*filter(None, [note]))
         _claim(chosen)
-        parts = _parts(manifest)
-        missing = [part for part in parts if not (folder / chosen.path(part)).exists()]
-        paths = [*map(chosen.path, parts), *([LABELS_NAME] if schema.class_names else [])]
-        if missing or not (folder / paths[-1]).exists():
-            _write(chosen, missing, run)
+        files = [*(part.path for part in parts), *([LABELS_NAME] if schema.class_names else [])]
+        folders = {(folder / path).parent for path in files} | {folder}
+        missing = [part for part in parts if not (folder / part.path).exists()]
+        if missing or not (folder / files[-1]).exists():
+            with staged_folder(folder) as work:
+                _write(replace(chosen, work=folder / work.name), missing, run)
+                # before the record of the staged files is removed
+                sync(*folders)
         else:
             report_line(f"{folder} holds this export already")
-        # also what a killed run has named
-        sync(*{(folder / path).parent for path in paths}, folder)
-        sizes = {path: (folder / path).stat().st_size for path in paths}
+            # what a killed run has named
+            sync(*folders)
+        sizes = {path: (folder / path).stat().st_size for path in files}
     return Export(str(folder), to, manifest.num_examples, sizes, len(parts) - len(missing), len(parts))
 
 
@@ -183,54 +185,46 @@ def _claim(chosen: Format) -> None:
         "as_bytes": [*sorted(chosen.binary)],
     }
     directory, path = chosen.directory, chosen.directory / RECORD_NAME
-    left = [name for name in os.listdir(directory) if _UNFINISHED_RECORD.fullmatch(name)]
     if not path.is_file():
-        if {*os.listdir(directory)} - {*left, LOCK_NAME}:
+        if {*os.listdir(directory)} - {LOCK_NAME, *(each.name for each in staged_folders(directory))}:
             raise InputError("export-not-empty", directory=directory)
-        put(path, json.dumps(record, indent=1).encode("ascii"), directory)
-        sync(directory)
+        with staged_folder(directory) as work:
+            put(path, json.dumps(record, indent=1).encode("ascii"), work)
+            sync(directory)
     found: Json = None
     with suppress(ValueError):
         found = load_json(read_whole(path, RECORD))
     held = found if isinstance(found, dict) else {}
     if names := [name for name, value in record.items() if held.get(name) != value]:
         raise InputError("export-other", directory=directory, names=names)
-    delete(directory, left)
-    delete_tree(chosen.work)
+    remove_staged(directory)
 
 
 def _write(chosen: Format, parts: Sequence[Part], run: Callable[[Work], None]) -> None:
     """Write parts, and the class names."""
-    folder = chosen.directory
-    make_folder(chosen.work)
-    progress = WorkProgress("export", _written(parts).num_examples)
-    # of the manifest, workers need nothing that grows with the dataset
-    task = replace(chosen, manifest=replace(chosen.manifest, splits={}), reporter=progress.reporter)
+    folder, whole = chosen.directory, _written(parts)
+    progress = WorkProgress("export", whole.num_examples)
     work = Work(
-        task.write_part,
+        replace(chosen, reporter=progress.reporter).write_part,
         parts,
         progress,
-        size=_written(parts),
+        size=whole,
         folder=chosen.work,
         sources=(chosen.root,),
-        measure=lambda: _written([part for part in parts if (folder / chosen.path(part)).exists()]),
+        measure=lambda: _written([part for part in parts if (folder / part.path).exists()]),
     )
     run_work(run, work, folder)
     if chosen.schema.class_names:
         put(folder / LABELS_NAME, labels_text(chosen.schema.class_names).encode("utf-8"), chosen.work)
-    delete_tree(chosen.work)
 
 
-def _parts(manifest: Manifest) -> list[Part]:
-    parts: list[Part] = []
+def _parts(manifest: Manifest, chosen: Format) -> Iterator[Part]:
     for name, split in manifest.splits.items():
-        first = 0
-        for number, shard in enumerate(split.shards):
-            facts = (shard.path, shard.num_examples, shard.record_bytes, shard.examples_digest)
-            parts.append(Part(name, number, len(split.shards), first, *facts))
-            first += shard.num_examples
-    return parts
+        firsts = accumulate((shard.num_examples for shard in split.shards), initial=0)
+        for number, (shard, first) in enumerate(zip(split.shards, firsts, strict=False)):
+            yield Part(chosen.path(name, number, len(split.shards)), shard, first)
 
 
 def _written(parts: Sequence[Part]) -> Written:
-    return Written(sum(part.num_examples for part in parts), sum(part.num_bytes for part in parts))
+    shards = [part.shard for part in parts]
+    return Written(sum(each.num_examples for each in shards), sum(each.record_bytes for each in shards))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.prep.exporting.format import Content, Example, Format, Part, array_of
-from tfshards.prep.records.shard_file import in_groups
+from tfshards.prep.exporting.format import Column, Examples, Format
 from tfshards.schemas import Feature, Problem
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.schema import UNCOMMON_DTYPES
@@ -30,10 +29,6 @@ if TYPE_CHECKING:
     Array: TypeAlias = pa.Array
     Type: TypeAlias = pa.DataType
 
-# Readers hold a row group in memory.
-_GROUP_BYTES = 32 << 20
-_GROUP_ROWS = 10_000
-
 
 class Parquet(Format):
     """Parquet files, which each hold the examples of one shard."""
@@ -42,22 +37,22 @@ class Parquet(Format):
     text = "Parquet files for Hugging Face datasets"
     package = "pyarrow"
 
-    def path(self, part: Part) -> str:
-        """Return the path of a part in the directory."""
-        return f"data/{_split_name(part.split)}-{part.number:05d}-of-{part.total:05d}.parquet"
+    def path(self, split: str, number: int, total: int) -> str:
+        """Return the path in the directory of a part, given its split, and its number among ``total``."""
+        return f"data/{_split_name(split)}-{number:05d}-of-{total:05d}.parquet"
 
-    def problems(self) -> list[Problem]:
-        """Return what the format cannot hold of the dataset."""
+    def problems(self, splits: Collection[str]) -> list[Problem]:
+        """Return what the format cannot hold of a dataset with these splits."""
         problems = self.dtype_problems(UNCOMMON_DTYPES, ", which Parquet does not have")
-        names = Counter(map(_split_name, self.manifest.splits))
-        for name in self.manifest.splits:
-            if names[_split_name(name)] > 1:
-                both = f"and another split are both {_split_name(name)!r}"
-                problems.append(Problem(f"splits.{name}", f"{both} for datasets, which has no '-' in names"))
+        names = Counter(map(_split_name, splits))
+        for split in splits:
+            if names[_split_name(split)] > 1:
+                both = f"and another split are both {_split_name(split)!r}"
+                problems.append(Problem(f"splits.{split}", f"{both} for datasets, which has no '-' in names"))
         return problems
 
-    def write(self, path: Path, examples: Iterator[Example]) -> None:
-        """Write examples to a new file."""
+    def write(self, path: Path, groups: Iterator[Examples]) -> None:
+        """Write examples to a new file, each group of them as a row group."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -69,11 +64,8 @@ class Parquet(Format):
         # nearly every encoded image is different
         plain = [feature.name for feature in features if not feature.is_encoded]
         with pq.ParquetWriter(path, schema, use_dictionary=plain, write_statistics=plain) as writer:
-            for rows in in_groups(examples, lambda each: each.num_bytes, _GROUP_BYTES, _GROUP_ROWS):
-                columns = [
-                    _column(feature, types[feature.name][0], [each.values[feature.name] for each in rows])
-                    for feature in features
-                ]
+            for group in groups:
+                columns = [_column(each, types[each.name][0], group.columns[each.name]) for each in features]
                 writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
 
     def _types(self, feature: Feature) -> tuple[Type, Json]:
@@ -100,7 +92,7 @@ def _split_name(name: str) -> str:
     return name.replace("-", "_")
 
 
-def _column(feature: Feature, arrow: Type, values: Sequence[Content]) -> Array:
+def _column(feature: Feature, arrow: Type, values: Column) -> Array:
     """Return the values of a feature as an array of an Arrow type."""
     import pyarrow as pa
 
@@ -110,16 +102,17 @@ def _column(feature: Feature, arrow: Type, values: Sequence[Content]) -> Array:
     for _ in feature.shape:
         arrow = arrow.value_type
     if feature.kind == "bytes":
-        lists = [[value] if feature.shape == () else value for value in cast("list[list[str]]", values)]
-        flat, sizes = pa.array([*chain.from_iterable(lists)], arrow), [*map(len, lists)]
+        # arrays of bytes, or lists of text
+        flat: object = values if feature.shape == () else [*chain.from_iterable(map(np.ravel, values))]
     else:
-        arrays = [np.ravel(array_of(feature, value)) for value in values]
-        flat, sizes = pa.array(np.concatenate(arrays)).cast(arrow), [array.size for array in arrays]
+        flat = np.concatenate([*map(np.ravel, values)]) if feature.is_ragged else np.ravel(values)
+    shape = cast("tuple[int, ...]", feature.shape)
     if not feature.is_ragged:
-        return _nested(flat, cast("tuple[int, ...]", feature.shape), len(values))
-    lengths = np.array(sizes) // feature.row_elements
-    rows = _nested(flat, cast("tuple[int, ...]", feature.shape[1:]), int(lengths.sum()))
-    return pa.ListArray.from_arrays(_offsets(lengths), rows)
+        return _nested(pa.array(flat, arrow), shape, len(values))
+    lengths = [*map(len, values)]
+    return pa.ListArray.from_arrays(
+        _offsets(lengths), _nested(pa.array(flat, arrow), shape[1:], sum(lengths))
+    )
 
 
 def _offsets(lengths: npt.ArrayLike) -> Array:

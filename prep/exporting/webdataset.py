@@ -12,14 +12,14 @@ import json
 import re
 import tarfile
 from collections import Counter
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from tfshards.prep.exporting.format import Content, Example, Format, Part, array_of
+from tfshards.prep.exporting.format import Examples, Format
 from tfshards.prep.imaging.formats import HEAD_BYTES, format_of
 from tfshards.schemas import Feature, Problem, pixel_files
 
@@ -30,12 +30,12 @@ class WebDataset(Format):
     name = "webdataset"
     text = "tar files for WebDataset"
 
-    def path(self, part: Part) -> str:
-        """Return the path of a part in the directory."""
-        return f"{self.manifest.name}-{part.split}-{part.number:06d}.tar"
+    def path(self, split: str, number: int, total: int) -> str:
+        """Return the path in the directory of a part, given its split, and its number among ``total``."""
+        return f"{self.manifest.name}-{split}-{number:06d}.tar"
 
-    def problems(self) -> list[Problem]:
-        """Return what the format cannot hold of the dataset."""
+    def problems(self, splits: Collection[str]) -> list[Problem]:
+        """Return what the format cannot hold of a dataset with these splits."""
         problems = self.dtype_problems(["bfloat16"], ": it has a dtype that NumPy files do not have")
         members = {feature.name: member or "png" for feature, member, _ in self._files()}
         counts = Counter(members.values())
@@ -46,19 +46,20 @@ class WebDataset(Format):
                 problems.append(Problem(name, f"has the same file name as another feature, {member!r}"))
         return problems
 
-    def write(self, path: Path, examples: Iterator[Example]) -> None:
+    def write(self, path: Path, groups: Iterator[Examples]) -> None:
         """Write examples to a new file."""
         files = [*self._files()]
         # GNU's format allows long names, and writes short ones as all formats do
         with tarfile.open(path, "w", format=tarfile.GNU_FORMAT) as tar:
-            for example in examples:
-                for feature, member, encode in files:
-                    content = encode(example.values[feature.name])
-                    suffix = _suffix_of(content) if feature.is_encoded else ""
-                    header = tarfile.TarInfo(f"{example.number:09d}.{member}{suffix}")
-                    # no time and no owner, so that equal examples are equal bytes
-                    header.size, header.mode = len(content), 0o644
-                    tar.addfile(header, io.BytesIO(content))
+            for group in groups:
+                for row in range(group.num_examples):
+                    for feature, member, encode in files:
+                        content = encode(group.columns[feature.name][row])
+                        suffix = _suffix_of(content) if feature.is_encoded else ""
+                        header = tarfile.TarInfo(f"{group.first + row:09d}.{member}{suffix}")
+                        # no time and no owner, so that equal examples are equal bytes
+                        header.size, header.mode = len(content), 0o644
+                        tar.addfile(header, io.BytesIO(content))
 
     def _files(self) -> Iterator[tuple[Feature, str, Callable[[Any], bytes]]]:
         """Yield each feature, what follows the number in the names of its files, and what encodes a value.
@@ -74,7 +75,7 @@ class WebDataset(Format):
                 # -1 means no class
                 yield feature, "cls", lambda label: str(label).encode("ascii")
             elif feature.kind != "bytes":
-                yield feature, f"{name}.npy", partial(_npy, feature)
+                yield feature, f"{name}.npy", _npy
             elif feature.shape != ():
                 yield feature, f"{name}.json", lambda texts: json.dumps(texts, ensure_ascii=False).encode()
             elif feature.name == "key":
@@ -87,9 +88,9 @@ def _bytes(value: str | bytes) -> bytes:
     return value.encode("utf-8") if isinstance(value, str) else value
 
 
-def _npy(feature: Feature, value: Content) -> bytes:
+def _npy(value: npt.ArrayLike) -> bytes:
     file = io.BytesIO()
-    np.lib.format.write_array(file, array_of(feature, value), allow_pickle=False)
+    np.lib.format.write_array(file, np.asarray(value), allow_pickle=False)
     return file.getvalue()
 
 

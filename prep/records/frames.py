@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
-from itertools import accumulate, count, pairwise, repeat
-from typing import BinaryIO, NamedTuple, TypeAlias
+from itertools import pairwise
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -46,11 +45,9 @@ def parse_header(header: bytes) -> int | None:
 
 
 _BUFFER_BYTES = 1 << 20
-# The most records that are read and checked together.
-_PART_RECORDS = 1 << 12
-_MOST_FRAME_BYTES = FRAME_OVERHEAD + MAX_RECORD_BYTES
 _OTHER_LENGTH = "the checksum of the record's length does not match"
 _OTHER_DATA = "the checksum of the record's data does not match"
+_UNPACKED = "the compressed data are damaged"
 _REST_IS_LOST = "; the records after it cannot be located"
 
 
@@ -75,10 +72,10 @@ class Frame(NamedTuple):
     """One frame, sound or damaged.
 
     Attributes:
+        number: the number of its record in the shard.
         offset: the offset of the frame in the uncompressed bytes.
         data: the record; None if it cannot be located.
         checksum: the masked CRC-32C that the frame of ``data`` should have.
-        is_sound: whether ``data`` matches its checksum, which is possible even after a damaged header.
         fault: what is wrong with the frame.
     """
 
@@ -86,7 +83,6 @@ class Frame(NamedTuple):
     offset: int
     data: bytes | None
     checksum: int = 0
-    is_sound: bool = False
     fault: str | None = None
 
     def require_data(self, path: AnyPath) -> bytes:
@@ -118,39 +114,13 @@ def read_frames(
     allocates no memory; ``record_bytes`` is the expected uncompressed size of a compressed file.
     """
     number = offset = 0
-    for found in _by_index(path, index) if index is not None and compression == "none" else ():
-        yield found
-        assert found.data is not None
-        number, offset = found.number + 1, found.offset + FRAME_OVERHEAD + len(found.data)
+    if index is not None and compression == "none":
+        for found in read_some(path, compression, index, np.arange(len(index.lengths))):
+            if found.data is None:
+                break
+            yield found
+            number, offset = found.number + 1, found.offset + FRAME_OVERHEAD + len(found.data)
     yield from _in_order(path, compression, number, offset, record_bytes)
-
-
-def _by_index(path: AnyPath, index: RecordIndex) -> Iterator[Frame]:
-    """Yield the frames until the file ends, or a sound header states another length than the index."""
-    for part, data in _contents(path, "none", index, 0, len(index.lengths)):
-        begins = [*accumulate(part.lengths, initial=0)]
-        if checked := _checked(data, part.lengths):
-            records, checksums = checked
-            offsets = map(part.offset.__add__, begins)
-            yield from map(Frame, count(part.first), offsets, records, checksums.tolist(), repeat(True))
-            continue
-        for number, (begin, end) in enumerate(pairwise(begins), part.first):
-            found = data[begin:end]
-            stated = parse_header(found[:HEADER_BYTES]) if len(found) == end - begin else -1
-            if stated not in (None, len(found) - FRAME_OVERHEAD):
-                return
-            yield _parsed(number, part.offset + begin, found)
-
-
-def _parsed(number: int, offset: int, found: bytes) -> Frame:
-    """Return the frame in bytes of which the index states that they are one."""
-    data = found[HEADER_BYTES:-FOOTER_BYTES]
-    checksum = masked_crc32c(data)
-    is_sound = FOOTER.pack(checksum) == found[-FOOTER_BYTES:]
-    fault = None if is_sound else _OTHER_DATA
-    if not found.startswith(header_of(len(data))):
-        fault = _OTHER_LENGTH + ("; its data are sound" if is_sound else "")
-    return Frame(number, offset, data, checksum, is_sound, fault)
 
 
 def _in_order(
@@ -169,8 +139,7 @@ def _in_order(
                     return
                 number, offset = number + 1, offset + FRAME_OVERHEAD + len(found.data)
     except CODEC_ERRORS as error:
-        fault = f"the compressed data are damaged: {error}{_REST_IS_LOST}"
-        yield Frame(number, offset, None, fault=fault)
+        yield Frame(number, offset, None, fault=f"{_UNPACKED}: {error}{_REST_IS_LOST}")
 
 
 def _after_header(file: BinaryIO, header: bytes, number: int, offset: int, end: int) -> Frame:
@@ -188,14 +157,24 @@ def _after_header(file: BinaryIO, header: bytes, number: int, offset: int, end: 
         return lost(_OTHER_LENGTH + _REST_IS_LOST)
     if length > min(end - offset - FRAME_OVERHEAD, MAX_RECORD_BYTES):
         return lost(_too_long(length) + _REST_IS_LOST)
-    data = read_gradually(file, length)
-    footer = file.read(FOOTER_BYTES)
-    if len(data) < length or len(footer) < FOOTER_BYTES:
-        # the file is compressed, so that its end was unknown, or it was truncated meanwhile
-        return lost(_too_long(length))
+    # fewer bytes if the file is compressed, so that its end was unknown, or if it was truncated meanwhile
+    return _parsed(number, offset, header + read_gradually(file, length + FOOTER_BYTES), length)
+
+
+def _parsed(number: int, offset: int, found: bytes, length: int) -> Frame:
+    """Return the frame in the bytes that should be the frame of a record of ``length`` bytes."""
+    if len(found) < length + FRAME_OVERHEAD:
+        return Frame(number, offset, None, fault=_too_long(length))
+    data, footer = found[HEADER_BYTES:-FOOTER_BYTES], found[-FOOTER_BYTES:]
+    stated = parse_header(found[:HEADER_BYTES])
+    if stated not in (None, length):
+        return Frame(number, offset, None, fault=f"states {stated} bytes of data, not {length} as the index")
     checksum = masked_crc32c(data)
-    is_sound = FOOTER.unpack(footer)[0] == checksum
-    return Frame(number, offset, data, checksum, is_sound, None if is_sound else _OTHER_DATA)
+    is_sound = FOOTER.pack(checksum) == footer
+    fault = None if is_sound else _OTHER_DATA
+    if stated is None:
+        fault = _OTHER_LENGTH + ("; its data are sound" if is_sound else "")
+    return Frame(number, offset, data, checksum, fault)
 
 
 def _too_long(length: int) -> str:
@@ -203,52 +182,106 @@ def _too_long(length: int) -> str:
     return f"states {length} bytes of data, more than {holder}"
 
 
-# Returns the new data of a record, given its number and its data; raises ValueError if they are damaged.
-Change: TypeAlias = Callable[[int, bytes], bytes]
+def read_some(
+    path: AnyPath, compression: Compression, index: RecordIndex, records: IntArray
+) -> Iterator[Frame]:
+    """Yield the frame of each of some records of a shard, sound or damaged; ascending order is fastest.
+
+    Args:
+        path: the shard.
+        compression: its compression; a compressed shard is inflated up to the last of the records.
+        index: its index.
+        records: numbers of the records, shape ``(n,)``.
+    """
+    for part in _parts(path, compression, index, records):
+        if sound := part.checked():
+            data, footers = sound
+            checksums = np.frombuffer(b"".join(footers), "<u4").tolist()
+            yield from map(Frame, part.numbers, part.offsets, data, checksums)
+        else:
+            yield from part.one_by_one()
 
 
-class FrameReader:
-    """Read single frames of a shard by record number, with a change if one is given; ascending is fastest."""
+def read_together(
+    path: AnyPath, compression: Compression, index: RecordIndex, records: IntArray
+) -> Iterator[tuple[Part, list[bytes], list[bytes]]]:
+    """Yield the same records in parts: the part, their data, and the footers of their frames.
 
-    def __init__(
-        self, path: AnyPath, compression: Compression, index: RecordIndex, change: Change | None = None
-    ) -> None:
-        # memoryviews return Python integers one at a time; lists would hold all of them
-        self._offsets, self._lengths = index.offsets.data, index.lengths.data
-        self._path, self._change = path, change
-        self._file, _ = open_unpacked(path, compression, _BUFFER_BYTES)
-        self._at = 0
+    Raises:
+        RecordError: a record is damaged.
+    """
+    for part in _parts(path, compression, index, records):
+        if sound := part.checked():
+            yield part, *sound
+        for found in () if sound else part.one_by_one():
+            found.require_data(path)
 
-    def read(self, record: int) -> tuple[bytes, bytes]:
-        """Return the frame of a record, and its last 4 bytes; raise RecordError if it is damaged."""
-        offset, length = self._offsets[record], self._lengths[record]
-        if length > _MOST_FRAME_BYTES:
-            raise RecordError(self._path, record, offset, _too_long(length - FRAME_OVERHEAD))
-        try:
-            if offset != self._at:
-                self._file.seek(offset)
-            found = read_gradually(self._file, length)
-        except CODEC_ERRORS as error:
-            raise RecordError(
-                self._path, record, offset, f"the compressed data are damaged: {error}"
-            ) from None
-        self._at = offset + len(found)
-        if len(found) < length:
-            raise RecordError(self._path, record, offset, _too_long(length - FRAME_OVERHEAD))
-        data, footer = found[HEADER_BYTES:-FOOTER_BYTES], found[-FOOTER_BYTES:]
-        if footer != FOOTER.pack(masked_crc32c(data)) or not found.startswith(header_of(len(data))):
-            _parsed(record, offset, found).require_data(self._path)
-        if self._change is None:
-            return found, footer
-        try:
-            parts = frame(self._change(record, data))
-        except ValueError as error:
-            raise RecordError(self._path, record, offset, str(error)) from None
-        return b"".join(parts), parts[-1]
 
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+class Part(NamedTuple):
+    """Frames that are near to each other, and are read together.
+
+    Attributes:
+        numbers: numbers of their records in the shard.
+        offsets: their offsets in the shard.
+        begins: their offsets in ``data``.
+        ends: where they end in ``data``.
+        data: the bytes; fewer where the file ends.
+        fault: why it cannot be decompressed, or empty.
+    """
+
+    numbers: list[int]
+    offsets: list[int]
+    begins: list[int]
+    ends: list[int]
+    data: bytes
+    fault: str = ""
+
+    def checked(self) -> tuple[list[bytes], list[bytes]] | None:
+        """Return the data and the footers of all records; None if one of them is damaged."""
+        whole, begins, ends = self.data, self.begins, self.ends
+        if len(whole) < ends[-1]:
+            return None
+        spans = zip(begins, ends, strict=True)
+        data = [whole[begin + HEADER_BYTES : end - FOOTER_BYTES] for begin, end in spans]
+        footers = [whole[end - FOOTER_BYTES : end] for end in ends]
+        headers = b"".join([whole[begin : begin + HEADER_BYTES] for begin in begins])
+        is_sound = b"".join(footers) == masked_crc32c_of(data).astype("<u4").tobytes()
+        is_sound = is_sound and headers == b"".join(map(header_of, map(len, data)))
+        return (data, footers) if is_sound else None
+
+    def frames(self) -> list[bytes]:
+        """Return the whole frames."""
+        return [self.data[begin:end] for begin, end in zip(self.begins, self.ends, strict=True)]
+
+    def one_by_one(self) -> Iterator[Frame]:
+        """Yield the frames, of which some may be damaged."""
+        for number, offset, begin, end in zip(*self[:4], strict=True):
+            found = _parsed(number, offset, self.data[begin:end], end - begin - FRAME_OVERHEAD)
+            yield found._replace(fault=self.fault) if self.fault else found
+
+
+def _parts(path: AnyPath, compression: Compression, index: RecordIndex, records: IntArray) -> Iterator[Part]:
+    starts = index.offsets[records]
+    ends = starts + index.lengths[records]
+    done = 0
+    try:
+        for first, last, data in _together(path, compression, starts, ends):
+            some = slice(first, last)
+            places = starts[some] - starts[first], ends[some] - starts[first]
+            numbers, offsets, begins, stops = (
+                each.tolist() for each in (records[some], starts[some], *places)
+            )
+            yield Part(numbers, offsets, begins, stops, data)
+            done = last
+    except CODEC_ERRORS as error:
+        left = records[done:]
+        if len(left) == 1:
+            span = [0], [int(ends[done] - starts[done])]
+            yield Part(left.tolist(), [int(starts[done])], *span, b"", f"{_UNPACKED}: {error}")
+            return
+        # smaller parts, down to the damaged record
+        for half in np.array_split(left, 2):
+            yield from _parts(path, compression, index, half)
 
 
 def read_footers(
@@ -271,105 +304,55 @@ def read_footers(
         RecordError: the file ends before a footer, or its compressed data are damaged.
         OSError: the file cannot be read.
     """
-    ends = (index.offsets + index.lengths)[records]
+    ends, lengths = (index.offsets + index.lengths)[records], index.lengths[records]
     found = np.zeros(len(records), "<u4")
-    # bytes between two footers from which on they are read one by one; a request to a bucket costs far more
-    gap = range_bytes(path) >> 6
-    is_far = np.diff(ends, prepend=-gap) >= gap
-    # also cut into parts, which fit into memory
-    is_far |= np.diff(ends // range_bytes(path), prepend=-1) > 0
-    starts = np.flatnonzero(is_far)
-    parts = np.stack([starts, np.append(starts[1:], len(ends))], 1).tolist() if len(ends) else []
-    # from the start of the first footer of each part to the end of its last one
-    ranges = [(int(ends[first]) - FOOTER_BYTES, int(ends[last - 1])) for first, last in parts]
-    lengths = index.lengths[records]
-    for (first, last), data in zip(parts, _bytes_of(path, compression, ranges), strict=True):
-        at = ends[first:last] - (ends[first] - FOOTER_BYTES)
-        if len(data) < at[-1]:
-            record = first + int(np.searchsorted(at, len(data), side="right"))
-            offset = int(index.offsets[records[record]])
-            raise RecordError(path, int(records[record]), offset, "its last checksum cannot be read")
-        octets = np.frombuffer(data, np.uint8)
-        found[first:last] = octets[at[:, None] - np.arange(FOOTER_BYTES, 0, -1)].copy().view("<u4")[:, 0]
-        tick(int(lengths[first:last].sum()))
+    done = 0
+    try:
+        for first, last, data in _together(path, compression, ends - FOOTER_BYTES, ends):
+            at = ends[first:last] - (ends[first] - FOOTER_BYTES)
+            done = first + int(np.searchsorted(at, len(data), side="right"))
+            if done < last:
+                break
+            octets = np.frombuffer(data, np.uint8)
+            found[first:last] = octets[at[:, None] - np.arange(FOOTER_BYTES, 0, -1)].copy().view("<u4")[:, 0]
+            tick(int(lengths[first:last].sum()))
+    except CODEC_ERRORS:
+        # the records from ``done`` on have no footers
+        pass
+    if done < len(records):
+        record = int(records[done])
+        offset = int(index.offsets[record])
+        raise RecordError(path, record, offset, "its last checksum cannot be read")
     return found
 
 
-def read_together(
-    path: AnyPath, compression: Compression, index: RecordIndex, start: int, stop: int
-) -> Iterator[list[bytes]]:
-    """Yield the records from ``start`` to ``stop`` of a shard in order, some megabytes of them at a time.
+def _together(
+    path: AnyPath, compression: Compression, starts: IntArray, ends: IntArray
+) -> Iterator[tuple[int, int, bytes]]:
+    """Yield the uncompressed bytes of spans of a file that are near to each other.
 
-    Of a bucket, each of these parts is one request, and the next ones are on their way.
-
-    Raises:
-        RecordError: a record is damaged.
+    These are numbers ``first`` and ``last``, and the bytes from the start of span ``first`` to the end of the
+    span before ``last``, or fewer where the file ends.
     """
-    for part, data in _contents(path, compression, index, start, stop):
-        if checked := _checked(data, part.lengths):
-            yield checked[0]
-            continue
-        # one by one, to name the first damaged one
-        with closing(FrameReader(path, compression, index)) as frames:
-            numbers = range(part.first, part.first + len(part.lengths))
-            yield [frames.read(record)[0][HEADER_BYTES:-FOOTER_BYTES] for record in numbers]
-
-
-class _Part(NamedTuple):
-    """Consecutive frames: the number of the first record, the offset of its frame, and the length of each."""
-
-    first: int
-    offset: int
-    lengths: list[int]
-
-
-def _contents(
-    path: AnyPath, compression: Compression, index: RecordIndex, start: int, stop: int
-) -> Iterator[tuple[_Part, bytes]]:
-    """Yield some frames together and their bytes, which are fewer where the file ends or is damaged."""
-    parts = [*_parts(index, start, stop, range_bytes(path))]
-    # of a record that is too long nothing is read
-    num_bytes = [0 if max(part.lengths) > _MOST_FRAME_BYTES else sum(part.lengths) for part in parts]
-    ranges = [(part.offset, part.offset + size) for part, size in zip(parts, num_bytes, strict=True)]
-    return zip(parts, _bytes_of(path, compression, ranges), strict=True)
+    num_bytes = range_bytes(path)
+    # a request to a bucket costs far more than the bytes of a gap
+    gaps = starts[1:] - ends[:-1]
+    is_far = (gaps < 0) | (gaps >= num_bytes >> 6)
+    # what is read at once fits into memory
+    is_far |= np.diff((ends - starts[:1] - 1) // num_bytes) > 0
+    cuts = [0, *(np.flatnonzero(is_far) + 1).tolist(), len(starts)] if len(starts) else []
+    ranges = [(int(starts[first]), int(ends[last - 1])) for first, last in pairwise(cuts)]
+    for (first, last), data in zip(pairwise(cuts), _bytes_of(path, compression, ranges), strict=True):
+        yield first, last, data
 
 
 def _bytes_of(path: AnyPath, compression: Compression, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
-    """Yield the uncompressed bytes of ascending ranges, or fewer where the file ends or is damaged."""
+    """Yield the uncompressed bytes of ranges, or fewer where the file ends."""
     if compression == "none":
         yield from ranges_of(path, ranges)
         return
     file, _ = open_unpacked(path, compression, _BUFFER_BYTES)
     with file:
         for start, end in ranges:
-            try:
-                file.seek(start)
-                data = read_gradually(file, end - start)
-            except CODEC_ERRORS:
-                data = b""
-            yield data
-
-
-def _parts(index: RecordIndex, start: int, stop: int, num_bytes: int) -> Iterator[_Part]:
-    ends = np.cumsum(index.lengths)
-    while start < stop:
-        offset = int(ends[start - 1]) if start else 0
-        fitting = int(np.searchsorted(ends, offset + num_bytes, side="right"))
-        last = min(max(fitting, start + 1), start + _PART_RECORDS, stop)
-        yield _Part(start, offset, index.lengths[start:last].tolist())
-        start = last
-
-
-def _checked(data: bytes, lengths: list[int]) -> tuple[list[bytes], npt.NDArray[np.uint32]] | None:
-    """Return the records of frames and their checksums; None if one of them is damaged."""
-    ends = [*accumulate(lengths, initial=0)]
-    if len(data) < ends[-1]:
-        return None
-    records = [data[begin + HEADER_BYTES : end - FOOTER_BYTES] for begin, end in pairwise(ends)]
-    checksums = masked_crc32c_of(records)
-    footers = b"".join([data[end - FOOTER_BYTES : end] for end in ends[1:]])
-    headers = b"".join([data[begin : begin + HEADER_BYTES] for begin in ends[:-1]])
-    is_sound = footers == checksums.astype("<u4").tobytes() and headers == b"".join(
-        [header_of(length - FRAME_OVERHEAD) for length in lengths]
-    )
-    return (records, checksums) if is_sound else None
+            file.seek(start)
+            yield read_gradually(file, end - start)

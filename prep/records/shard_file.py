@@ -32,7 +32,7 @@ from tfshards.schemas.storage.writing import Sink
 
 Item = TypeVar("Item")
 
-# Buffers below this size are joined. Hashing and writing release the GIL, which costs more time than they do
+# bytess below this size are joined. Hashing and writing release the GIL, which costs more time than they do
 # if buffers are small.
 _JOINED_BYTES = 1 << 20
 
@@ -63,7 +63,7 @@ def compressed(frames: Frames, compression: Compression) -> Frames:
 
 @dataclass
 class ShardFile:
-    """A new file for a shard; finished at the end, or removed on errors.
+    """A new file for a shard; finished at the end of its context, or removed on errors.
 
     ``has_labels`` and ``has_keys`` say whether its records have a label and a key.
     """
@@ -73,7 +73,6 @@ class ShardFile:
     has_keys: bool = False
 
     def __post_init__(self) -> None:
-        self._is_open = True
         self._digest = hashlib.sha256()
         self._num_bytes = 0
         self._last_bytes = b""
@@ -86,10 +85,14 @@ class ShardFile:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if error is None:
-            self.finish()
-        else:
-            self.abandon()
+        if error is not None:
+            self.sink.abandon()
+            return
+        try:
+            self.sink.finish()
+        except BaseException:
+            self.sink.abandon()
+            raise
 
     def append(
         self, frames: Frames, labels: Sequence[int] | IntArray = (), keys: Sequence[bytes] = ()
@@ -105,22 +108,6 @@ class ShardFile:
         self._footers.append(frames.footers)
         self._labels.append(labels_bytes(labels))
         self._keys += keys
-
-    def finish(self) -> None:
-        """Close the file, which then survives a power failure; a second call does nothing."""
-        if self._is_open:
-            try:
-                self.sink.finish()
-            except BaseException:
-                self.abandon()
-                raise
-            self._is_open = False
-
-    def abandon(self) -> None:
-        """Remove the file, unless it is finished."""
-        if self._is_open:
-            self._is_open = False
-            self.sink.abandon()
 
     def describe(self, path: str) -> tuple[Shard, dict[str, bytes]]:
         """Return the entry of the shard at ``path`` in the manifest, and its companions by path."""

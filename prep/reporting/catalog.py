@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tfshards.prep.progress.threads import Tick, in_threads
-from tfshards.prep.records.frames import FrameReader, RecordError
+from tfshards.prep.records.frames import read_some
 from tfshards.prep.records.values import parse_record
 from tfshards.prep.verification.checks import companions
 from tfshards.schemas import Manifest, Problem, Shard
 from tfshards.schemas.digests import STEP, mixed
 from tfshards.schemas.example import Decoded
-from tfshards.schemas.index import FOOTER_BYTES, FRAME_OVERHEAD, HEADER_BYTES, IntArray, RecordIndex
+from tfshards.schemas.index import FRAME_OVERHEAD, IntArray, RecordIndex
 from tfshards.schemas.manifest_file import file_problems
 from tfshards.schemas.storage import AnyPath
 
@@ -93,26 +93,15 @@ class Catalog:
     ) -> Iterator[tuple[int, int, dict[str, Decoded] | str]]:
         """Yield row, record number and values of records of one shard, or why one cannot be read."""
         assert part.index is not None
-        reader: FrameReader | None = None
+        path, left = self.root / part.shard.path, dict(rows)
         try:
-            for record, row in rows.items():
-                try:
-                    reader = reader or FrameReader(
-                        self.root / part.shard.path, self.manifest.compression, part.index
-                    )
-                    data, _ = reader.read(record)
-                except (RecordError, OSError) as error:
-                    fault = (
-                        error.fault if isinstance(error, RecordError) else f"cannot be read: {error.strerror}"
-                    )
-                    yield row, record, fault
-                    continue
-                tick(len(data))
-                values, problem = parse_record(data[HEADER_BYTES:-FOOTER_BYTES], self.manifest)
-                yield row, record, problem or values
-        finally:
-            if reader is not None:
-                reader.close()
+            for found in read_some(path, self.manifest.compression, part.index, np.array([*rows])):
+                row, data = left.pop(found.number), found.data or b""
+                tick(len(data) + FRAME_OVERHEAD)
+                values, problem = ({}, found.fault) if found.fault else parse_record(data, self.manifest)
+                yield row, found.number, problem or values
+        except OSError as error:
+            yield from ((row, record, f"cannot be read: {error.strerror}") for record, row in left.items())
 
 
 def read_catalog(root: AnyPath, manifest: Manifest) -> Catalog:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import cast
+from typing import TypeAlias, cast
 
 import numpy as np
 
@@ -14,12 +14,12 @@ from tfshards.prep.imaging.options import DEFAULT_MAX_PIXELS
 from tfshards.prep.progress.threads import Tick
 from tfshards.prep.records.frames import Frame, read_frames
 from tfshards.prep.records.values import parse_record
-from tfshards.prep.sources.keys import to_bytes, to_text
+from tfshards.prep.sources.keys import to_text
 from tfshards.prep.verification.report import RecordProblem
 from tfshards.schemas import Manifest, Problem, Shard
 from tfshards.schemas.companions import read_index, read_keys, read_labels
 from tfshards.schemas.digests import examples_digest
-from tfshards.schemas.example import Decoded, decode_example
+from tfshards.schemas.example import Decoded
 from tfshards.schemas.index import FRAME_OVERHEAD, IntArray, RecordIndex, keys_path, labels_path
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest_file import OTHER_BYTES
@@ -30,6 +30,8 @@ from tfshards.schemas.storage.verbs import read_once
 # How many images of one shard are queued or being decoded; all of them are in memory.
 _MAX_WAITING = 16
 _TICK_BYTES = 1 << 20
+# The number of a record, the offset of its frame, and what is wrong with it.
+_Fault: TypeAlias = tuple[int, int, str]
 
 
 def shard_problems(folder: AnyPath, shard: Shard, tick: Tick = lambda _: None) -> list[Problem]:
@@ -61,6 +63,15 @@ class Companions:
     keys: list[bytes] | None
     problems: list[Problem]
 
+    def problem(self, shard: Shard, record: int, offset: int, fault: str) -> RecordProblem:
+        """Return the problem of a record, with its key."""
+        is_listed = self.keys is not None and record < shard.num_examples
+        key = to_text(self.keys[record]) if self.keys is not None and is_listed else None
+        named = "" if key is None else f", key {key!r}"
+        return RecordProblem(
+            shard.path, f"record {record} at byte {offset}{named}: {fault}", record, offset, key
+        )
+
 
 def companions(folder: AnyPath, shard: Shard) -> Companions:
     """Return the index, labels and keys of one shard, and their problems."""
@@ -79,7 +90,49 @@ def record_problems(
     tick: Tick,
 ) -> list[Problem]:
     """Return every problem of the records of one shard; images are decoded if there are ``decoders``."""
-    check = _ShardCheck(shard, manifest, companions, decoders)
+    faults: list[_Fault] = []
+    decoding = _Decoding(manifest, decoders) if decoders else None
+    difference = _differences(shard, manifest, companions)
+    lengths: list[int] = []
+    checksums: list[int] = []
+    is_whole = follows = True
+    for number, offset, data, checksum, fault in _frames(folder, shard, manifest, companions, tick):
+        values: dict[str, Decoded] = {}
+        if data is None:
+            is_whole = False
+        else:
+            lengths.append(len(data))
+            checksums.append(checksum)
+        if data is not None and not fault:
+            values, fault = parse_record(data, manifest)
+            if not fault and follows and number < shard.num_examples:
+                fault = difference(number, len(data), values)
+                # moved records differ from there on: one report is enough
+                follows = fault is None
+        if fault:
+            faults.append((number, offset, fault))
+        elif decoding:
+            faults += decoding.add(number, offset, values)
+    if decoding:
+        faults += decoding.end()
+    problems: list[Problem] = [companions.problem(shard, *fault) for fault in sorted(faults)]
+    if is_whole and len(lengths) != shard.num_examples:
+        message = f"holds {len(lengths)} records, but the manifest lists {shard.num_examples}"
+        problems.append(Problem(shard.path, message))
+    if is_whole and not problems:
+        found = examples_digest(np.array(lengths, np.int64), np.array(checksums, np.uint32))
+        if found != shard.examples_digest:
+            lists = f"but the manifest lists {shard.examples_digest}"
+            problems.append(Problem(shard.path, f"its records have the digest {found}, {lists}"))
+    return problems
+
+
+def _frames(
+    folder: AnyPath, shard: Shard, manifest: Manifest, companions: Companions, tick: Tick
+) -> Iterator[Frame]:
+    """Yield all frames of a shard; of a file that cannot be read, at the end one that says so."""
+    # a compressed file is shorter than its content
+    share = shard.num_bytes / max(1, shard.record_bytes)
     done = end = number = 0
     try:
         for frame in read_frames(
@@ -88,122 +141,66 @@ def record_problems(
             index=companions.index,
             record_bytes=shard.record_bytes,
         ):
-            check.add(frame)
-            if frame.offset - done >= _TICK_BYTES:
-                # a compressed file is shorter than its content
-                tick((frame.offset - done) * shard.num_bytes // max(1, shard.record_bytes))
-                done = frame.offset
+            yield frame
             number, end = frame.number + 1, frame.offset + FRAME_OVERHEAD + len(frame.data or b"")
+            if end - done >= _TICK_BYTES:
+                tick(int((end - done) * share))
+                done = end
     except OSError as error:
-        check.add(Frame(number, end, None, fault=f"cannot be read: {error.strerror}"))
-    tick(max(0, shard.record_bytes - done) * shard.num_bytes // max(1, shard.record_bytes))
-    return check.end()
+        yield Frame(number, end, None, fault=f"cannot be read: {error.strerror}")
+    tick(int(max(0, shard.record_bytes - done) * share))
 
 
-class _ShardCheck:
-    """A check of the records of one shard, one by one, and its findings."""
+def _differences(
+    shard: Shard, manifest: Manifest, companions: Companions
+) -> Callable[[int, int, dict[str, Decoded]], str | None]:
+    """Return what names how a record differs from the index, the file of labels or the file of keys."""
+    label, key, keys = manifest.schema.label, manifest.schema.key, companions.keys
+    # memoryviews return Python integers, and faster than arrays their own
+    lengths = None if companions.index is None else companions.index.lengths.data
+    labels = None if companions.labels is None else companions.labels.data
 
-    def __init__(
-        self, shard: Shard, manifest: Manifest, companions: Companions, decoders: ThreadPoolExecutor | None
-    ) -> None:
-        self._shard, self._manifest, self._decoders = shard, manifest, decoders
-        # memoryviews return Python integers, and faster than arrays their own
-        self._listed = (
-            None if companions.index is None else companions.index.lengths.data,
-            None if companions.labels is None else companions.labels.data,
-            companions.keys,
-        )
+    def difference(record: int, num_bytes: int, values: dict[str, Decoded]) -> str | None:
+        length = num_bytes + FRAME_OVERHEAD
+        if lengths is not None and length != lengths[record]:
+            return f"has {length} bytes with its frame, but the index lists {lengths[record]}"
+        if label and labels is not None and values[label.name][0] != labels[record]:
+            path = labels_path(shard.path)
+            return f"has the label {values[label.name][0]!r}, but {path} lists {labels[record]}"
+        if key and keys is not None and values[key.name][0] != keys[record]:
+            path, own = keys_path(shard.path), cast("bytes", values[key.name][0])
+            return f"has the key {to_text(own)!r}, but {path} lists {to_text(keys[record])!r}"
+        return None
+
+    return difference
+
+
+class _Decoding:
+    """Images of the records of one shard that threads decode, and the faults of these."""
+
+    def __init__(self, manifest: Manifest, decoders: ThreadPoolExecutor) -> None:
         self._images = [feature for feature in manifest.schema.features if feature.is_encoded]
         self._max_pixels = max(_max_pixels(dict(manifest.options)), default=DEFAULT_MAX_PIXELS)
-        self._waiting: deque[tuple[Frame, str | None, Future[str | None]]] = deque()
-        # whether all records can be located, and agree with the companions so far
-        self._is_whole = self._follows = True
-        self._problems: list[RecordProblem] = []
-        self._checksums: list[int] = []
-        self._lengths: list[int] = []
+        self._decoders = decoders
+        self._waiting: deque[tuple[int, int, Future[str | None]]] = deque()
 
-    def add(self, frame: Frame) -> None:
-        """Check one frame."""
-        if frame.fault:
-            self._note(frame, frame.fault, _key_of(frame.data))
-        if frame.data is None:
-            self._is_whole = False
-            return
-        self._lengths.append(len(frame.data))
-        self._checksums.append(frame.checksum)
-        if frame.is_sound:
-            self._check_values(frame, frame.data)
-
-    def end(self) -> list[Problem]:
-        """Return the findings of all frames."""
-        while self._waiting:
-            self._note_decoded()
-        shard, count = self._shard, len(self._lengths)
-        problems: list[Problem] = [*sorted(self._problems, key=lambda problem: problem.record)]
-        if self._is_whole and count != shard.num_examples:
-            message = f"holds {count} records, but the manifest lists {shard.num_examples}"
-            problems.append(Problem(shard.path, message))
-        if self._is_whole and not problems:
-            checksums = np.array(self._checksums, dtype=np.uint32)
-            found = examples_digest(np.array(self._lengths, dtype=np.int64), checksums)
-            if found != shard.examples_digest:
-                lists = f"but the manifest lists {shard.examples_digest}"
-                problems.append(Problem(shard.path, f"its records have the digest {found}, {lists}"))
-        return problems
-
-    def _check_values(self, frame: Frame, data: bytes) -> None:
-        values, fault = parse_record(data, self._manifest)
-        key = _key_in(values) if not fault else _key_of(data)
-        if fault:
-            self._note(frame, fault, key)
-        label, number = self._manifest.schema.label, None
-        if label and not fault:
-            (number,) = cast("list[int]", values[label.name])
-        if self._follows and frame.number < self._shard.num_examples:
-            self._follow(frame, len(data) + FRAME_OVERHEAD, number, key)
-        if self._decoders and not fault:
-            self._decode(frame, key, values, self._decoders)
-
-    def _follow(self, frame: Frame, length: int, label: int | None, key: str | None) -> None:
-        """Report the first record that differs from the index, the file of labels or the file of keys."""
-        lengths, labels, keys = self._listed
-        fault = ""
-        if lengths is not None and length != lengths[frame.number]:
-            fault = f"has {length} bytes with its frame, but the index lists {lengths[frame.number]}"
-        elif labels is not None and label is not None and label != labels[frame.number]:
-            path = labels_path(self._shard.path)
-            fault = f"has the label {label}, but {path} lists {labels[frame.number]}"
-        elif keys is not None and key is not None and to_bytes(key) != keys[frame.number]:
-            fault = f"{keys_path(self._shard.path)} lists the key {to_text(keys[frame.number])!r} for it"
-        if fault:
-            # moved records differ from there on: one report is enough
-            self._follows = False
-            self._note(frame, fault, key)
-
-    def _decode(
-        self, frame: Frame, key: str | None, values: dict[str, Decoded], decoders: ThreadPoolExecutor
-    ) -> None:
+    def add(self, number: int, offset: int, values: dict[str, Decoded]) -> Iterator[_Fault]:
+        """Decode the images of a record, and yield faults of earlier ones."""
         # Pillow is needed only here
         from tfshards.prep.imaging.stored import decoded_fault
 
-        for feature, data in [(each, data) for each in self._images for data in values[each.name]]:
-            assert isinstance(data, bytes)
-            future = decoders.submit(decoded_fault, data, feature, self._max_pixels)
-            # only the number and offset are still needed: release the data
-            self._waiting.append((frame._replace(data=None), key, future))
-            if len(self._waiting) > _MAX_WAITING:
-                self._note_decoded()
+        for feature in self._images:
+            for data in cast("list[bytes]", values[feature.name]):
+                future = self._decoders.submit(decoded_fault, data, feature, self._max_pixels)
+                self._waiting.append((number, offset, future))
+                yield from self.end(_MAX_WAITING)
 
-    def _note_decoded(self) -> None:
-        frame, key, future = self._waiting.popleft()
-        if fault := future.result():
-            self._note(frame, fault, key)
-
-    def _note(self, frame: Frame, message: str, key: str | None) -> None:
-        words = "key" if frame.is_sound else "its key reads"
-        self._problems.append(
-            RecordProblem.of(self._shard, frame.number, frame.offset, key, message, words=words)
-        )
+    def end(self, num_waiting: int = 0) -> Iterator[_Fault]:
+        """Yield the faults of all images but the last ``num_waiting``."""
+        while len(self._waiting) > num_waiting:
+            number, offset, future = self._waiting.popleft()
+            if fault := future.result():
+                yield number, offset, fault
 
 
 def _max_pixels(options: Json) -> Iterator[int]:
@@ -216,18 +213,3 @@ def _max_pixels(options: Json) -> Iterator[int]:
             yield limit
     for value in inner:
         yield from _max_pixels(value)
-
-
-def _key_of(data: bytes | None) -> str | None:
-    """Return the key in the bytes of a record, sound or not; None if it has none."""
-    if data is None:
-        return None
-    try:
-        return _key_in(decode_example(data))
-    except ValueError:
-        return None
-
-
-def _key_in(values: dict[str, Decoded]) -> str | None:
-    found = values.get("key", [])
-    return to_text(found[0]) if len(found) == 1 and isinstance(found[0], bytes) else None

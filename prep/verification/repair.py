@@ -9,7 +9,7 @@ from tfshards.prep.progress.lines import Log, report_line, takes_log
 from tfshards.prep.records.frames import RecordError
 from tfshards.prep.records.shard_file import scan_shard
 from tfshards.prep.sources.staging_folder import remove_staged, unfinished_in
-from tfshards.prep.verification.report import RepairReport
+from tfshards.prep.verification.report import VerificationReport
 from tfshards.prep.verification.verify import copy_digest, folders_of, verify
 from tfshards.prep.views.files import view_files
 from tfshards.prep.writing.build_folder import BuildFolder, is_owned
@@ -26,13 +26,13 @@ _EDITS = ("append", "remove", "relabel")
 
 
 @takes_log
-def repair(dataset: str | os.PathLike[str], *, log: Log = lambda _: None) -> RepairReport:
+def repair(dataset: str | os.PathLike[str], *, log: Log = lambda _: None) -> VerificationReport:
     """Rebuild the damaged files of a dataset that need no inputs, and return a report.
 
     These are indexes, labels and keys, which follow from their shards if those are sound, and the views and
     the copy of the manifest in the folder of the build. A file is only replaced by one that has its digest in
-    the manifest. The report names the command that repairs the other files, and is true if the dataset is
-    sound now.
+    the manifest. The report names these files, and the problems that remain with the commands that repair
+    them; it is true if the dataset is sound now.
 
     Args:
         dataset: the dataset's folder, or its URL.
@@ -58,7 +58,7 @@ def repair(dataset: str | os.PathLike[str], *, log: Log = lambda _: None) -> Rep
         left = tuple(problem for problem in found if problem.place not in repaired)
         places = {problem.place for problem in left}
         remedies = tuple(_remedies(os.fspath(dataset), folder, manifest, places))
-    return RepairReport(os.fspath(dataset), found, tuple(repaired), left, remedies)
+    return VerificationReport(os.fspath(dataset), left, tuple(repaired), remedies)
 
 
 def _rebuilt(folder: AnyPath, manifest: Manifest, damaged: Collection[str]) -> Iterator[tuple[str, bytes]]:

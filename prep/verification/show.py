@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
+from typing import Any, cast
 
 import numpy as np
 
 from tfshards.prep.building.rejects import read_rejects
 from tfshards.prep.imaging.formats import HEAD_BYTES, format_of
-from tfshards.prep.records.frames import RecordError, read_together
+from tfshards.prep.records.frames import RecordError, read_some
 from tfshards.prep.records.values import parse_record
 from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.writing.build_folder import Reject
@@ -23,6 +23,7 @@ from tfshards.schemas.example import Decoded
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.schema import UNCOMMON_DTYPES
 from tfshards.schemas.sizes import size
+from tfshards.schemas.split import rows_by_shard
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.summary import escaped
 
@@ -63,15 +64,12 @@ def find(root: str | os.PathLike[str], what: str) -> Found:
     manifest, folder = read_manifest(root), any_path(root)
     position = _POSITION.fullmatch(what)
     split = position[1] if position else None
-    if position is None or (split is not None and split not in manifest.splits):
+    if position is None or (split not in manifest.splits if split else _has_row_numbers(folder, manifest)):
         return _find_key(folder, manifest, what)
-    if split is None:
-        if _has_row_numbers(folder, manifest):
-            return _find_key(folder, manifest, what)
-        if len(manifest.splits) > 1:
-            named = ", ".join(f"{name}:{position[2]}" for name in manifest.splits)
-            raise InputError("split-needed", root=root, named=named)
-        split = next(iter(manifest.splits))
+    if split is None and len(manifest.splits) > 1:
+        named = ", ".join(f"{name}:{position[2]}" for name in manifest.splits)
+        raise InputError("split-needed", root=root, named=named)
+    split = split or next(iter(manifest.splits))
     number, size = int(position[2]), manifest.splits[split].num_examples
     if number >= size:
         raise InputError("number-unknown", root=root, split=split, size=size, what=what)
@@ -119,70 +117,69 @@ def _has_row_numbers(root: AnyPath, manifest: Manifest) -> bool:
 
 def _read(root: AnyPath, manifest: Manifest, split: str, start: int, stop: int) -> Iterator[Found]:
     """Yield some examples of a split by their numbers, without reading other records."""
-    first = 0
-    for shard in manifest.splits[split].shards:
-        begin, end = max(0, start - first), min(stop - first, shard.num_examples)
-        if begin < end:
-            index, problems = read_index(root, shard)
-            if index is None:
-                subject = f"{root}: the index of a shard (`tfshards verify {root} --repair` rebuilds it)"
-                raise FormatError(subject, problems)
-            path = root / shard.path
-            parts = read_together(path, manifest.compression, index, begin, end)
-            for record, data in enumerate(chain.from_iterable(parts), begin):
-                values, fault = parse_record(data, manifest)
-                if fault:
-                    raise RecordError(path, record, int(index.offsets[record]), fault)
-                yield Found(manifest.schema, split, first + record, shard.path, record, values)
-        first += shard.num_examples
+    numbers = np.arange(start, stop)
+    for _, shard, rows, records in rows_by_shard(manifest.splits[split].shards, numbers):
+        index, problems = read_index(root, shard)
+        if index is None:
+            subject = f"{root}: the index of a shard (`tfshards verify {root} --repair` rebuilds it)"
+            raise FormatError(subject, problems)
+        path = root / shard.path
+        frames = read_some(path, manifest.compression, index, records)
+        for number, frame in zip(numbers[rows].tolist(), frames, strict=True):
+            values, fault = parse_record(frame.require_data(path), manifest)
+            if fault:
+                raise RecordError(path, frame.number, frame.offset, fault)
+            yield Found(manifest.schema, split, number, shard.path, frame.number, values)
 
 
 def description(feature: Feature, schema: Schema, values: Decoded) -> str:
     """Return one value as text, in a line without control characters."""
     if feature.is_encoded:
-        data = _only_bytes(values)
-        return f"{_image_text(data)}, {size(len(data))}"
-    if feature.kind == "label" and schema.class_names:
-        return _shorten([f"{int(value)} ({_class_name(int(value), schema)})" for value in values])
+        return f"{_image_text(values)}, {size(len(_only_bytes(values)))}"
     if feature.kind == "bytes":
         return _shorten([_text_of(value) for value in values if isinstance(value, bytes)])
-    shown = values
-    if feature.kind == "raw" and feature.dtype != "bfloat16":
-        shown = _array_of(feature, values).tolist()
+    if classes := _classes(feature, schema, values):
+        return _shorten([f"{label} ({name})" for label, name in zip(values, classes, strict=True)])
+    shown = values if feature.dtype == "bfloat16" else _elements(feature, values)
     dims = ", ".join("?" if dim is None else str(dim) for dim in feature.shape)
     return f"{feature.dtype} [{dims}]: {_shorten(shown)}"
 
 
 def _json_of(feature: Feature, schema: Schema, values: Decoded) -> Json:
     if feature.is_encoded:
-        data = _only_bytes(values)
-        return {"image": _image_text(data), "num_bytes": len(data)}
+        return {"image": _image_text(values), "num_bytes": len(_only_bytes(values))}
     if feature.kind == "raw" and feature.dtype in UNCOMMON_DTYPES:
         return {"dtype": feature.dtype, "hex": _only_bytes(values).hex()}
-    found: list[Json] = [os.fsdecode(value) if isinstance(value, bytes) else value for value in values]
-    if feature.kind == "raw":
-        found = _array_of(feature, values).tolist()
-    if feature.kind == "label" and schema.class_names:
-        return {"labels": found, "classes": [_class_name(int(value), schema) for value in values]}
+    found = _elements(feature, values)
+    if classes := _classes(feature, schema, values):
+        return {"labels": found, "classes": classes}
     return found[0] if feature.shape == () and found else found
 
 
-def _image_text(data: bytes) -> str:
+def _elements(feature: Feature, values: Decoded) -> list[Any]:
+    """Return numbers, and byte strings as text."""
+    if feature.kind == "raw":
+        array = np.frombuffer(_only_bytes(values), np.dtype(feature.dtype).newbyteorder("<"))
+        return cast("list[Any]", array.tolist())
+    return [os.fsdecode(value) if isinstance(value, bytes) else value for value in values]
+
+
+def _classes(feature: Feature, schema: Schema, values: Decoded) -> list[Json]:
+    """Return the class name of each label; nothing if the feature has none."""
+    names = schema.class_names if feature.kind == "label" else ()
+    labels = map(int, values) if names else ()
+    return ["no class" if label < 0 else escaped(names[label]) for label in labels]
+
+
+def _image_text(values: Decoded) -> str:
     """Return what an encoded image is as text; without Pillow, which reads its header, only the format."""
+    data = _only_bytes(values)
     try:
         from tfshards.prep.imaging.stored import describe
     except ModuleNotFoundError:
         found = format_of(data[:HEAD_BYTES])
         return found.name if found else "image"
     return describe(data)
-
-
-def _array_of(feature: Feature, values: Decoded) -> np.ndarray:
-    return np.frombuffer(_only_bytes(values), np.dtype(feature.dtype).newbyteorder("<"))
-
-
-def _class_name(label: int, schema: Schema) -> str:
-    return "no class" if label < 0 else escaped(schema.class_names[label])
 
 
 def _text_of(value: bytes) -> str:

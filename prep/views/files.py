@@ -12,13 +12,9 @@ LABELS_NAME = "labels.txt"
 
 def view_files(manifest: Manifest) -> dict[str, bytes]:
     """Return the content of each of these files by its name in the folder of the build."""
-    return {**labels_files(manifest), **tfds_files(manifest)}
-
-
-def labels_files(manifest: Manifest) -> dict[str, bytes]:
-    """Return the content of ``labels.txt`` by its name; empty if there are no class names."""
     names = manifest.schema.class_names
-    return {LABELS_NAME: labels_text(names).encode("utf-8")} if names else {}
+    labels = {LABELS_NAME: labels_text(names).encode("utf-8")} if names else {}
+    return {**labels, **tfds_files(manifest)}
 
 
 def labels_text(class_names: tuple[str, ...]) -> str:

@@ -16,8 +16,6 @@ from tfshards.schemas.summary import escaped
 
 INFO_NAME = "dataset_info.json"
 FEATURES_NAME = "features.json"
-# Identifies a dataset_info.json of tfshards; one that TFDS wrote is not replaced.
-MARK = "Written by tfshards from dataset.json."
 # TFDS requires a version; a dataset of tfshards has a build id instead.
 VERSION = "1.0.0"
 
@@ -120,7 +118,7 @@ def _info_json(manifest: Manifest) -> dict[str, Json]:
     info: dict[str, Json] = {
         "name": _snake_case(manifest.name),
         "version": VERSION,
-        "description": f"{MARK} Build {manifest.build_id}.",
+        "description": f"Written by tfshards from dataset.json. Build {manifest.build_id}.",
         "fileFormat": "tfrecord",
         "splits": [
             {

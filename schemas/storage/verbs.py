@@ -362,7 +362,19 @@ def delete_tree(folder: AnyPath, last: str = "") -> None:
     In a store this includes the parts of uploads that were not finished.
     """
     if isinstance(folder, Path):
-        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):
+            others = [path for path in folder.iterdir() if last and path.name != last]
+            for path in others:
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()
+            if others:
+                sync(folder)
+            shutil.rmtree(folder, ignore_errors=True)
+            # Changes after the last sync may be in any state. That these are removals of no importance does
+            # not help where e2fsck (1.47.0) replays fast commits of ext4: it then lost the dataset.
+            sync(folder.parent)
         return
     kept = (folder / last).key if last else ""
     with as_os_errors(folder):

@@ -9,6 +9,7 @@ import io
 import json
 import os
 import re
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +42,7 @@ class Command:
         makes: ``"dataset"``; ``"files"``, if it writes no pointer; ``"repair"``, if what it begins with is
             damaged.
         prunes: whether it removes files of earlier generations.
+        takes_pointer: whether it removes the pointer before it changes a file that the pointer names.
         is_remote: whether it also writes into buckets.
     """
 
@@ -51,6 +53,7 @@ class Command:
     then: str = ""
     makes: str = "dataset"
     prunes: bool = False
+    takes_pointer: bool = False
     is_remote: bool = True
 
 
@@ -74,6 +77,25 @@ def _only_shards(files: Files) -> Files:
     shards = [data for path, data in sorted(files.items()) if ".tfrecord-" in Path(path).name[:-4]]
     shards = [data for data in shards if data.count(b"key") > 1]
     return {f"data/x.tfrecord-{n:05d}-of-{len(shards):05d}": data for n, data in enumerate(shards)}
+
+
+def _with_staged(files: Files) -> Files:
+    """Add staged files of a killed command, whose record is neither the first nor the last name."""
+    folder = ".staged-01234567"
+    record = json.dumps({"format": "tfshards build, version 1", "folder": folder}).encode("ascii")
+    staged = {"build.json": record, "a": b"1", "c/d": b"2", "e": b"3"}
+    return {**_only_shards(files), **{f"data/{folder}/{name}": data for name, data in staged.items()}}
+
+
+def _adopted(files: Files) -> Files:
+    """Keep the TFRecord files of a dataset, and adopt them."""
+    with tempfile.TemporaryDirectory() as folder:
+        for path, data in _only_shards(files).items():
+            _write(Path(folder, path), data)
+        status, printed = run(["adopt", str(Path(folder, "data")), "--label", "y"])
+        assert status == 0, printed
+        found = [path for path in Path(folder).rglob("*") if path.is_file()]
+        return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
 
 
 _IMAGES = "build images IN/few/photos OUT/data --shards 2 --max-rejected 50%"
@@ -163,7 +185,21 @@ COMMANDS: dict[str, Command] = {
         )
         for name in ("WebDataset", "Parquet")
     },
-    "adopt": Command(line="adopt OUT/data", before=(_IMAGES,), change=_only_shards, is_remote=False),
+    "adopt": Command(line="adopt OUT/data", before=(_IMAGES,), change=_with_staged, is_remote=False),
+    "adopt with other labels": Command(
+        line="adopt OUT/data --label x --overwrite",
+        before=(_ARRAYS,),
+        change=_adopted,
+        takes_pointer=True,
+        is_remote=False,
+    ),
+    "adopt without labels": Command(
+        line="adopt OUT/data --overwrite",
+        before=(_ARRAYS,),
+        change=_adopted,
+        takes_pointer=True,
+        is_remote=False,
+    ),
 }
 
 

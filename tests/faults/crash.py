@@ -104,6 +104,22 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
         f"{_CRASHES}[adopt]",
     ),
     (
+        "adopt changes labels that the pointer names",
+        "prep/adoption/adopt.py",
+        "            delete(folder, [MANIFEST_NAME])\n"
+        "            sync(folder)\n"
+        "            replaced = None\n",
+        "            pass\n",
+        f"{_CRASHES}[adopt with other labels]",
+    ),
+    (
+        "adopt keeps labels of a killed one",
+        "prep/adoption/adopt.py",
+        "    named |= {companion(path) for path in chosen.paths for companion in (labels_path, keys_path)}\n",
+        "",
+        f"{_CRASHES}[adopt without labels]",
+    ),
+    (
         "the pointer is put without a condition",
         "schemas/storage/verbs.py",
         "            path.store.put(path.key, data, mode=mode, use_multipart=False)\n",
@@ -141,8 +157,8 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
     (
         "an export is not recorded before its first part",
         "prep/exporting/export.py",
-        '        put(path, json.dumps(record, indent=1).encode("ascii"), directory)\n',
-        "        return\n",
+        '            put(path, json.dumps(record, indent=1).encode("ascii"), work)\n',
+        "            return\n",
         f"{_CRASHES}[export to Parquet]",
     ),
     (

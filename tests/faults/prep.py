@@ -57,15 +57,15 @@ FAULTS = [
     (
         "examples without keys are edited",
         "prep/deriving/edit.py",
-        "        if not origin.has_keys:\n",
-        "        if False:\n",
+        "        origin.require_keys()\n",
+        "",
         KEYLESS,
     ),
     (
         "examples without keys are appended to",
         "prep/deriving/append.py",
-        "    if not origin.has_keys:\n",
-        "    if False:\n",
+        "    origin.require_keys()\n",
+        "",
         KEYLESS,
     ),
 ]

@@ -23,21 +23,21 @@ FAULTS = [
     (
         "relabel leaves the file of labels as it was",
         "prep/deriving/stored.py",
-        "labels[[*old.labels]] = [*old.labels.values()]",
-        "labels[[*old.labels]] = labels[[*old.labels]]",
+        "map(old.labels.get, records.tolist(), old_labels) if old.labels",
+        "old_labels if old.labels",
         VERBS,
     ),
     (
         "remove removes one example too many",
         "prep/deriving/remove.py",
-        "    is_removed = before.is_removed.copy()\n",
-        "    is_removed = before.is_removed.copy()\n    is_removed[-1] = True\n",
+        "    origin, is_removed = edit.origin, edit.is_removed.copy()\n",
+        "    origin, is_removed = edit.origin, edit.is_removed.copy()\n    is_removed[-1] = True\n",
         VERBS,
     ),
     (
         "a second remove forgets the keys of the first one",
         "prep/deriving/remove.py",
-        "removed=before.removed | {",
+        "removed=edit.removed | {",
         "removed=frozenset() | {",
         "tests/prep/test_remove.py::test_nothing_of_the_removed_examples_is_on_disk_after_prune",
     ),
@@ -151,8 +151,8 @@ FAULTS = [
     (
         "the labels of copied records are those of the records before them",
         "prep/deriving/stored.py",
-        "labels[record] if",
-        "labels[max(0, record - 1)] if",
+        "labels[records].tolist()",
+        "labels[np.maximum(records - 1, 0)].tolist()",
         VERBS,
     ),
     (
@@ -193,9 +193,8 @@ FAULTS = [
     (
         "a reshard in place forgets the rejects",
         "prep/deriving/derive.py",
-        "        rejects, removed = rejects_text(self.rejects), removed_text(self.removed)\n",
-        "        removed = removed_text(self.removed)\n"
-        '        rejects = rejects_text(self.rejects if self.outline.made.source != "reshard" else ())\n',
+        "with_lists(manifest, self.rejects, self.removed)",
+        'with_lists(manifest, self.rejects if self.outline.made.source != "reshard" else (), self.removed)',
         VERBS,
     ),
 ]

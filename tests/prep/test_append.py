@@ -134,7 +134,7 @@ def test_sources_that_do_not_fit_are_refused(tmp_path, contents):
     names = Arrays({"x": np.arange(2), "label": np.array(["cat", "dog"])})
     for source, code in (
         (ImageFolder(photos, ImageOptions(jpeg_quality=50)), "append-options-differ"),
-        (names, "append-features-differ"),
+        (names, "schemas-differ"),
         (ImageFolder(photos), "shards-too-many"),
     ):
         with raises(InputError, code):
@@ -177,7 +177,7 @@ def test_new_classes_follow_all_others_in_the_order_of_a_source_with_names(tmp_p
     x = {"x": np.arange(4), "label": np.array(["b", "c", "b", "c"])}
     build(Arrays(x), tmp_path / "out")
     more = {"x": np.arange(6), "label": np.array(["b", "c", "b", "c", "a", "d"])}
-    with raises(InputError, "append-classes-differ"):
+    with raises(InputError, "schemas-differ"):
         append(Arrays(more, class_names=("a", "b", "c", "d")), tmp_path / "out", new_classes=True)
     named = Arrays(more, class_names=("b", "c", "d", "a"))
     assert append(named, tmp_path / "out", new_classes=True).schema.class_names == ("b", "c", "d", "a")

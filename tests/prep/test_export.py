@@ -12,7 +12,7 @@ import pytest
 from tests.errors import raises
 from tests.prep.exported import EVERYTHING, example, record, write_dataset, write_everything, write_records
 from tfshards.prep import Arrays, Options, build, export
-from tfshards.prep.exporting import parquet
+from tfshards.prep.exporting import format
 from tfshards.prep.exporting.format import Format
 from tfshards.schemas import Feature, InputError, OptionsError, Schema, TfshardsError, read_manifest
 
@@ -141,20 +141,22 @@ def test_a_folder_of_somebody_else_is_refused_and_stays_as_it_is(every, tmp_path
     assert contents(tmp_path) == before
 
 
-def test_what_a_power_failure_leaves_of_the_first_file_is_removed(every, tmp_path):
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / ".export.json.0123456789abcdef").write_bytes(b"\0")
-    (tmp_path / "out" / ".export.json.0123456789abcdeg").write_bytes(b"mine")
+def test_what_a_killed_export_leaves_before_its_first_file_is_removed(every, tmp_path):
+    for name in (".staged-01234567", ".staged-0123456g"):
+        (tmp_path / "out" / name).mkdir(parents=True)
+    # as a power failure leaves it
+    (tmp_path / "out" / ".staged-01234567" / "build.json.0123456789abcdef").write_bytes(b"\0")
     with raises(InputError, "export-not-empty"):
         quietly(every, tmp_path / "out", to="webdataset")
-    (tmp_path / "out" / ".export.json.0123456789abcdeg").unlink()
+    assert sorted(os.listdir(tmp_path / "out")) == [".staged-01234567", ".staged-0123456g"]
+    (tmp_path / "out" / ".staged-0123456g").rmdir()
     quietly(every, tmp_path / "out", to="webdataset")
     assert [path.name for path in (tmp_path / "out").glob(".*")] == [".export.json"]
 
 
 def test_large_parts_have_several_row_groups(tmp_path, monkeypatch):
     build(Arrays({"x": np.arange(40)}), tmp_path / "ds", shards=1, log=lambda _: None)
-    monkeypatch.setattr(parquet, "_GROUP_ROWS", 15)
+    monkeypatch.setattr(format, "_GROUP_ROWS", 15)
     file, *_ = quietly(tmp_path / "ds", tmp_path / "rows", to="parquet").files
     assert pq.ParquetFile(tmp_path / "rows" / file).num_row_groups == 3
 

@@ -77,7 +77,7 @@ def test_datasets_that_do_not_fit_are_refused(three, tmp_path):
     # a key that is only rejected in both
     with raises(InputError, "keys-overlap", key="cat/two.png"):
         merge([three[1], tmp_path / "same"], tmp_path / "out", log=quiet)
-    with raises(InputError, "merge-classes-differ"):
+    with raises(InputError, "schemas-differ"):
         merge([three[0], tmp_path / "owls"], tmp_path / "out", log=quiet)
     with raises(InputError, "as-splits-several", split="val"):
         merge({"train": three[2], "val": three[0]}, tmp_path / "out", log=quiet)

@@ -22,7 +22,6 @@ from tfshards import prep
 from tfshards.loader import Records
 from tfshards.prep.engines import read_shards
 from tfshards.prep.engines.read_shards import Element, StoredElements
-from tfshards.prep.records import frames
 from tfshards.prep.records.frames import RecordError
 from tfshards.schemas import Feature, FormatError, InputError, OptionsError, Schema, read_manifest
 from tfshards.schemas.companions import read_index
@@ -219,17 +218,6 @@ def test_a_damaged_record_is_named(damaged, numbers, shard):
     where = f"{shard}: record 7 at byte 357: {fault}"
     with pytest.raises(Exception, match=where):
         read(prep.ReadShards(numbers), check=lambda _: None)
-
-
-def test_what_is_damaged_only_once_is_read(tmp_path, quiet_build, monkeypatch):
-    source = prep.Arrays({"x": np.arange(50)})
-    quiet_build(source, tmp_path / "data", shards=1, options=prep.Options(compression="gzip"))
-    read_gradually, faults = frames.read_gradually, [b""]
-    monkeypatch.setattr(
-        frames, "read_gradually", lambda *given: faults.pop() if faults else read_gradually(*given)
-    )
-    assert sorted(int(each["x"]) for _, each in all_of(tmp_path / "data")) == [*range(50)]
-    assert not faults
 
 
 def test_a_record_that_does_not_fit_the_schema_is_named(tmp_path):

@@ -7,9 +7,11 @@ import pytest
 
 from tests.errors import raises
 from tfshards.prep import Arrays, ImageFolder, append, relabel, reshard, verify
-from tfshards.schemas import InputError, OptionsError, read_manifest
+from tfshards.prep.records.frames import read_records
+from tfshards.schemas import Feature, InputError, OptionsError, Schema, read_manifest
 
 from .derived import build_arrays, build_quietly, quiet, write_images
+from .exported import record, write_records
 
 
 def test_classes_without_names_are_numbers(tmp_path):
@@ -99,3 +101,20 @@ def test_rows_are_compared_with_the_labels_that_they_have_now(tmp_path):
         append(rows(10, 1), root, engine="local", log=quiet)
     made = append(rows(10), root, engine="local", log=quiet)
     assert made.splits["train"].label_counts == {"0": 5, "1": 5}
+
+
+def test_numbers_that_equal_no_number_stay_as_they_are(tmp_path):
+    schema = Schema(
+        (
+            Feature("x", "float", "float32"),
+            Feature("label", "label", "int64"),
+            Feature("key", "bytes", "bytes"),
+        )
+    )
+    row = {"x": np.nan, "label": 0, "key": b"a"}
+    before, after = (record(schema, {**row, "label": label}) for label in (0, 1))
+    other = record(schema, {"x": 0.5, "label": 1, "key": b"b"})
+    root, counts = tmp_path / "d", {"train": {"0": 1, "1": 1}}
+    write_records(root, schema, {"train": [[before, other]]}, {"train": [[0, 1]]}, counts)
+    (shard,) = relabel(root, {"a": 1}, log=quiet).shards
+    assert [data for _, data in read_records(root / shard.path, "none")] == [after, other]

@@ -63,8 +63,8 @@ def test_all_files_that_follow_from_shards_and_manifest_are_rebuilt(damage, data
     lines: list[str] = []
     report = repair(dataset, log=lines.append)
     assert report
-    assert ({*report.repaired}, report.left, report.remedies) == (follow, (), ())
-    assert len(lines) == len(follow) == len(report.found)
+    assert ({*report.repaired}, report.problems, report.remedies) == (follow, (), ())
+    assert len(lines) == len(follow)
     assert contents(dataset) == before
     assert not repair(dataset).repaired
     assert verify(dataset, deep=True)
@@ -85,10 +85,10 @@ def test_the_command_that_is_named_for_damaged_shards_repairs_them(dataset, phot
     for each in (shard, other):
         # which could be made only from sound records
         (dataset / companion(each.relative_to(dataset).as_posix(), "idx")).unlink()
-    damaged = contents(dataset)
+    damaged, problems = contents(dataset), verify(dataset).problems
     report = repair(dataset)
     assert not report
-    assert (report.repaired, report.left, contents(dataset)) == ((), report.found, damaged)
+    assert (report.repaired, report.problems, contents(dataset)) == ((), problems, damaged)
     (remedy,) = report.remedies
     assert remedy.startswith(f"{manifest.folder}: 'tfshards build images … {dataset} --overwrite'")
     build(quiet_build, photos, dataset, overwrite=True, compression=manifest.compression)
@@ -99,7 +99,7 @@ def test_a_damaged_list_of_rejects_is_made_by_a_build_of_all(dataset, photos, qu
     manifest = read_manifest(dataset)
     flip(dataset / manifest.rejects_path)
     report = repair(dataset)
-    assert [problem.place for problem in report.left] == [manifest.rejects_path]
+    assert [problem.place for problem in report.problems] == [manifest.rejects_path]
     assert f"tfshards build images … {dataset} --overwrite" in report.remedies[0]
     made = build(quiet_build, photos, dataset, overwrite=True, compression=manifest.compression)
     assert made.build_id == manifest.build_id
@@ -149,7 +149,7 @@ def test_nothing_is_written_into_a_folder_that_tfshards_did_not_make(dataset, co
     (folder / "labels.txt").unlink()
     before = contents(dataset)
     report = repair(dataset)
-    assert {problem.place for problem in report.left} == {
+    assert {problem.place for problem in report.problems} == {
         f"{folder.name}/labels.txt",
         f"{folder.name}/build.json",
     }
@@ -165,7 +165,7 @@ def test_a_file_whose_digest_is_not_that_of_what_follows_stays(dataset, contents
     for name in ("dataset.json", f"{document['folder']}/dataset.json"):
         (dataset / name).write_bytes(with_digest(json.dumps(document).encode()))
     before = contents(dataset)
-    assert [problem.place for problem in repair(dataset).left] == [path]
+    assert [problem.place for problem in repair(dataset).problems] == [path]
     assert contents(dataset) == before
 
 
@@ -189,7 +189,7 @@ def test_the_command_line_prints_what_was_rebuilt_and_what_is_left(dataset):
     ended, found = run_json(f"verify {dataset} --repair")
     assert (ended.status, found["dataset"]) == (1, str(dataset))
     assert found["repaired"] == [companion(shard.path, "idx")]
-    assert [problem["place"] for problem in found["left"]] == [read_manifest(dataset).shards[1].path]
+    assert [problem["place"] for problem in found["problems"]] == [read_manifest(dataset).shards[1].path]
     assert len(found["remedies"]) == 1
     assert run(f"verify {dataset} --repair").out.splitlines()[-1] == found["remedies"][0]
     assert run(f"verify {dataset} --repair --deep").status == 2
@@ -201,6 +201,6 @@ def test_a_record_that_does_not_show_whose_folder_it_is_in_is_named(dataset):
     (dataset / record).write_bytes(damaged)
     assert [problem.place for problem in verify(dataset).problems] == [record]
     report = repair(dataset)
-    assert (report.repaired, [problem.place for problem in report.left]) == ((), [record])
+    assert (report.repaired, [problem.place for problem in report.problems]) == ((), [record])
     assert "build.json" in report.remedies[0]
     assert (dataset / record).read_bytes() == damaged

@@ -83,7 +83,8 @@ def test_a_record_that_violates_the_schema_is_named(data, names, tmp_path):
     assert faults(tmp_path / "d", *sound, labels=[1, -1]) == []
     labels = [1, 2] if names == "2" else [1, 1]
     ((number, key, message),) = faults(tmp_path / "d", sound[0], data, labels=labels)
-    assert (number, key) in [(1, "7"), (1, None)]
+    # bytes that are not an example have no key, which the file of keys lists as an empty one
+    assert (number, key) in [(1, "7"), (1, "")]
     assert names in message
 
 
@@ -133,8 +134,8 @@ def test_a_damaged_frame_hides_no_other_one(tmp_path, quiet_build):
     assert [(problem.record, problem.offset) for problem in found] == [
         (n, starts[n]) for n in (0, 2, 3, 5, 9)
     ]
-    assert found[1].key is None
-    assert all(problem.key for problem in (found[0], found[4]))
+    keys = (shard.parent / "index" / f"{shard.name}.keys").read_text().split("\0")
+    assert [problem.key for problem in found] == [keys[problem.record] for problem in found]
 
 
 def test_an_interrupt_ends_the_threads(tmp_path, quiet_build, monkeypatch):

@@ -9,7 +9,7 @@ from tests.errors import raises
 from tests.format_reader import Folder
 from tests.prep import conftest
 from tests.tables import mostly_nightly
-from tfshards.prep import Arrays, ImageFolder, Options, prune, verify
+from tfshards.prep import Arrays, ImageFolder, Options, limited_jobs, prune, verify
 from tfshards.prep.building import commit
 from tfshards.prep.engines import local
 from tfshards.schemas import BuildError
@@ -197,7 +197,9 @@ def test_a_build_outlives_faults_and_resumes_later(bucket, small_folder, monkeyp
         for name, value in bucket.server.behind(proxy.endpoint).environment.items():
             monkeypatch.setenv(name, value)
         proxy.add(Answer(403, "AccessDenied"), r"put .*-00002-of-00004$")
-        with pytest.raises(BuildError, match=r"-00002-of-00004: .* run the same command to resume$"):
+        resumes = pytest.raises(BuildError, match=r"-00002-of-00004: .* run the same command to resume$")
+        # one shard after the other
+        with resumes, limited_jobs(1):
             quiet_build(source, out, shards=4)
         proxy.clear()
         proxy.add(Answer(503, "SlowDown"), rate=0.1)

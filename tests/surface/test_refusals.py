@@ -66,7 +66,7 @@ REFUSALS = [
     ("merge data new", 2, "merge-too-few", "SOURCE"),
     ("merge data data new", 2, "merge-repeated", "data"),
     ("merge data more new", 1, "keys-overlap", ["'cat/0.png'", "data", "more", "--as-splits"]),
-    ("merge data numbers new", 1, "merge-features-differ", ["'image'", "data", "numbers"]),
+    ("merge data numbers new", 1, "schemas-differ", ["'image'", "data", "numbers"]),
     ("build images photos ~/new", 2, "home-not-expanded", "~/new"),
     ("merge train=~/more test=data new --as-splits", 2, "home-not-expanded", "~/more"),
     ("append x.npy data", 1, "folder-problem", "x.npy"),
