@@ -170,7 +170,7 @@ def test_a_repair_rebuilds_what_follows_and_prints_the_command_for_the_rest(own)
     assert run("build images photos data --shards 2 --overwrite").status == 0
     (Path("data") / damaged.files[1]).unlink()
     ended, document = run_json("verify data --repair")
-    assert (ended.status, document["repaired"], document["left"]) == (0, [damaged.files[1]], [])
+    assert (ended.status, document["repaired"], document["problems"]) == (0, [damaged.files[1]], [])
     assert verify("data", deep=True)
 
 
