@@ -56,7 +56,7 @@ nightly: $(VENV)/.frameworks
 	$(FRAMEWORKS)/python tests/seeded_faults.py
 	$(BIN)/uv pip compile $(RESOLVE) | diff constraints.txt - && echo "constraints.txt is up to date"
 
-# The engines are fetched once, into ~/.cache/tfshards-engines or the folder in TFSHARDS_ENGINES (0.5 GB).
+# The engines are fetched once, into ~/.cache/tfshards-engines or the folder in TFSHARDS_ENGINES (160 MB).
 engines: $(VENV)/.dev
 	$(BIN)/python tests/engines/setup_engines.py
 	$(BIN)/python -m pytest -m engines --timeout 1800 $(PYTEST_ARGS)

@@ -1,6 +1,6 @@
-"""Runs Python programs in processes that need not import TensorFlow, which takes four seconds.
+"""Runs Python programs in processes that need not import TensorFlow or Beam, which takes seconds.
 
-One server imports it and forks: each program has a process of its own, with its own environment, working
+A server imports them and forks: each program has a process of its own, with its own environment, working
 directory and standard streams, and ends as ``python PROGRAM`` would.
 """
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.durability.conftest import commands, open_path, server
+from tests.durability.conftest import commands, forks, open_path
 
 from .commands import write_inputs
 
-__all__ = ["commands", "inputs", "open_path", "server"]
+__all__ = ["commands", "forks", "inputs", "open_path"]
 
 
 @pytest.fixture(scope="session")

@@ -2,15 +2,15 @@
 
 import json
 import os
-import select
 import signal
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
+
+from tests.programs import Programs
 
 ROOT = Path(__file__).parents[2]
 # Every command takes a few seconds at most; one that takes longer hangs.
@@ -25,18 +25,12 @@ class Ended(NamedTuple):
     seconds: float
 
 
-def start_server(*modules: str) -> subprocess.Popen[str]:
-    """Start ``server.py``, which ends when its standard input is closed."""
-    command = [sys.executable, "-m", "tests.durability.server", *modules]
-    return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-
 @dataclass
 class Commands:
-    """Runs commands in children of one process that has already imported their modules (``server.py``)."""
+    """Runs commands in processes that ``programs`` forks, whose output goes to a file of ``folder``."""
 
     folder: Path
-    server: subprocess.Popen[str]
+    programs: Programs
 
     def run(self, arguments, *, kill_after=None, limits=None, meanwhile=None) -> Ended:
         """Run a command to its end.
@@ -44,27 +38,35 @@ class Commands:
         Args:
             arguments: arguments of the command line.
             kill_after: seconds after which its process group is killed.
-            limits: further fields of the request to ``server.py``.
+            limits: those of ``program.py``.
             meanwhile: called with the process id while the command runs.
         """
         log = self.folder / "log"
-        request = {"arguments": list(map(str, arguments)), "log": str(log), **(limits or {})}
+        command = ["-c", "from tests.durability.program import main; main()", json.dumps(limits or {})]
         started = time.monotonic()
-        self.server.stdin.write(json.dumps(request) + "\n")
-        self.server.stdin.flush()
-        child = int(self.server.stdout.readline())
+        with log.open("wb") as output:
+            child = self.programs.start([*command, *arguments], stdout=output, stderr=output, cwd=ROOT)
         if kill_after is not None:
             time.sleep(kill_after)
-            with suppress(ProcessLookupError):
-                os.killpg(child, signal.SIGKILL)
+            _kill_group(child.pid)
         if meanwhile:
-            meanwhile(child)
-        if not select.select([self.server.stdout], [], [], TIMEOUT_SECONDS)[0]:
-            with suppress(ProcessLookupError):
-                os.killpg(child, signal.SIGKILL)
-            raise AssertionError(f"hangs: {arguments}\n{log.read_text()}")
-        status = int(self.server.stdout.readline())
+            meanwhile(child.pid)
+        try:
+            status = child.wait(TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired:
+            _kill_group(child.pid)
+            raise AssertionError(f"hangs: {arguments}\n{log.read_text()}") from None
         return Ended(status, log.read_text(), time.monotonic() - started)
+
+
+def _kill_group(process: int) -> None:
+    """Kill a process and those that it started, unless they have ended."""
+    try:
+        os.killpg(process, signal.SIGKILL)
+    except ProcessLookupError:
+        # it does not lead its group yet, or it has ended
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
 
 
 def children(process: int) -> list[int]:

@@ -1,14 +1,28 @@
 """Fixtures for the durability tests."""
 
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from .commands import TIMEOUT_SECONDS, Commands, start_server
+from tests.programs import Programs
+
+from .commands import Commands
+
+# what commands import when they need it
+MODULES = (
+    "numpy.ma",
+    "tfshards.prep.building.build",
+    "tfshards.prep.cli.main",
+    "tfshards.prep.deriving.append",
+    "tfshards.prep.deriving.relabel",
+    "tfshards.prep.deriving.remove",
+    "tfshards.prep.engines.beam",
+    "tfshards.prep.engines.local",
+    "tfshards.prep.sources.table",
+)
 
 
 @pytest.fixture
@@ -21,15 +35,14 @@ def open_path() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[subprocess.Popen[str]]:
-    """The process that has imported the modules of all commands."""
-    server = start_server("tfshards.prep.engines.beam")
-    yield server
-    server.stdin.close()
-    server.wait(TIMEOUT_SECONDS)
+def forks() -> Iterator[Programs]:
+    """Fork the processes of commands, with the modules that they import."""
+    forks = Programs(MODULES)
+    yield forks
+    forks.close()
 
 
 @pytest.fixture
-def commands(server: subprocess.Popen[str], open_path: Path) -> Commands:
+def commands(forks: Programs, open_path: Path) -> Commands:
     """Runs commands that can be killed, or that run without the rights of root."""
-    return Commands(open_path, server)
+    return Commands(open_path, forks)

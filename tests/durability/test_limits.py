@@ -131,22 +131,6 @@ def test_a_limit_on_file_size_is_reported(num_bytes, commands, open_path):
     resumes(commands, command, out)
 
 
-@needs_root
-def test_an_output_on_a_read_only_disk_is_reported(small_disk, commands, open_path):
-    write_inputs(open_path)
-    out = small_disk / "data"
-    command = ["build", "arrays", f"x={open_path / 'x.npy'}", str(out), "--overwrite"]
-    # a new one, and one that is there
-    for seed in ("--seed=0", "--seed=1"):
-        before = contents(small_disk)
-        make_room(small_disk, "ro")
-        fails(commands.run([*command, seed]), rf"{out}: cannot be written: Read-only file system")
-        assert contents(small_disk) == before
-        make_room(small_disk, "rw")
-        assert commands.run([*command, seed]).status == 0
-        assert verify(out, deep=True)
-
-
 def test_an_output_without_write_permission_is_reported(commands, open_path):
     write_inputs(open_path)
     out = open_path / "denied" / "data"

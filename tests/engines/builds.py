@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.durability.commands import identity
 from tests.pictures import image_file
 
 from .processes import Service, python_path, start
@@ -27,8 +28,6 @@ NUM_SHARDS = 16
 BAD = "cat/bad-*"
 # Beam's Java side waits for minutes for the data connection of a worker that died.
 BUILD_SECONDS = 300
-# Inode and time of a file, which change when it is written again.
-Identity = tuple[int, int]
 
 
 def write_images(folder: Path) -> Path:
@@ -61,11 +60,11 @@ class Build:
     service: Service
     out: Path
     started: float = field(default_factory=time.monotonic)
-    versions: dict[str, set[Identity]] = field(default_factory=lambda: defaultdict(set))
+    versions: dict[str, set[tuple[int, int]]] = field(default_factory=lambda: defaultdict(set))
     seconds: float = 0.0
     _has_ended: threading.Event = field(default_factory=threading.Event)
 
-    def wait_for_finished(self, number: int) -> dict[str, Identity]:
+    def wait_for_finished(self, number: int) -> dict[str, tuple[int, int]]:
         """Wait until some, but not all, shards are finished; return these."""
         self.service.wait_until(lambda: len(finished(self.out)) >= number, BUILD_SECONDS)
         found = finished(self.out)
@@ -92,8 +91,8 @@ class Build:
     def watch(self) -> None:
         """Record the finished shards until the command ends."""
         while not self._has_ended.wait(0.02):
-            for path, identity in finished(self.out).items():
-                self.versions[path].add(identity)
+            for path, version in finished(self.out).items():
+                self.versions[path].add(version)
 
 
 @contextmanager
@@ -128,19 +127,14 @@ def running(command, out, logs) -> Iterator[Build]:
         build.service.kill()
 
 
-def finished(out: Path) -> dict[str, Identity]:
+def finished(out: Path) -> dict[str, tuple[int, int]]:
     """Return the shards that a build has finished, by their names; others have a temporary name."""
     found = {}
-    for path in out.rglob("*.tfrecord-?????-of-?????"):
-        with suppress(FileNotFoundError):
-            found[path.name] = identity_of(path)
+    # files and folders are removed meanwhile; the next look finds the others
+    with suppress(FileNotFoundError):
+        for path in out.rglob("*.tfrecord-?????-of-?????"):
+            found[path.name] = identity(path)
     return found
-
-
-def identity_of(path: Path) -> Identity:
-    """Return inode and time of a file."""
-    status = path.stat()
-    return status.st_ino, status.st_mtime_ns
 
 
 def contents(root: Path) -> dict[str, bytes]:

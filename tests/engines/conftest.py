@@ -1,4 +1,4 @@
-"""Fixtures for the engines: the source, what a build of it must give, and an engine for each test."""
+"""Fixtures for Flink: the source, what a build of it must give, and a Flink for each test."""
 
 import shutil
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,7 @@ import pytest
 from tfshards.prep import ImageFolder, Options, build
 
 from .builds import BAD, NUM_SHARDS, contents, write_images
-from .engines import ENGINES, Engine
+from .flink import Flink, flink
 from .setup_engines import flink_job_server_jars
 
 
@@ -34,9 +34,9 @@ def expected(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapping[
 
 
 @pytest.fixture
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
-    """Run the engine whose name is the parameter; outside of make engines, skip it if it was not fetched."""
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Flink]:
+    """Run Flink; outside of make engines, skip the test if it was not fetched."""
     if "flink" in request.keywords and not (shutil.which("java") and flink_job_server_jars().exists()):
         pytest.skip("Flink needs Java, and jars that make engines fetches")
-    with ENGINES[request.param](tmp_path / "logs") as engine:
+    with flink(tmp_path / "logs") as engine:
         yield engine

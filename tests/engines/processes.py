@@ -1,18 +1,15 @@
 """Start the processes of an engine on this machine, wait until they answer, and end them by their ids."""
 
-import json
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.error import URLError
 
 START_SECONDS = 90
 _END_SECONDS = 15
@@ -96,26 +93,15 @@ def free_port() -> int:
         return int(unused.getsockname()[1])
 
 
-def listens(port: int, address: str = "127.0.0.1") -> Callable[[], bool]:
+def listens(port: int) -> Callable[[], bool]:
     """Return a function that returns whether something listens on the port."""
 
     def is_open() -> bool:
         with socket.socket() as client:
             client.settimeout(1)
-            return client.connect_ex((address, port)) == 0
+            return client.connect_ex(("127.0.0.1", port)) == 0
 
     return is_open
-
-
-def get_json(url: str) -> dict[str, object]:
-    """Return the answer of a REST service of this machine; empty if there is none."""
-    # without the proxies of the environment, which do not know this machine's ports
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        with opener.open(url, timeout=5) as answer:
-            return dict(json.load(answer))
-    except (URLError, OSError, ValueError):
-        return {}
 
 
 def java(jars: Path, main: str, *arguments: str | Path, options: Sequence[str] = ()) -> list[str | Path]:

@@ -1,4 +1,4 @@
-"""Fetch Flink with Beam's job server, which tests run.
+"""Fetch Beam's job server with the Flink in it, which tests run.
 
 ``python tests/engines/setup_engines.py [flink]`` fetches what is missing into
 ~/.cache/tfshards-engines, or into the folder in TFSHARDS_ENGINES. A step that was interrupted is done again;
@@ -10,15 +10,13 @@ import os
 import shutil
 import subprocess
 import sys
-import tarfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# The newest release of Beam's Java runners of which every jar could be fetched, and Flink as it needs it.
+# The newest release of Beam's Java runners of which every jar could be fetched.
 BEAM_JAVA = "2.62.0"
-FLINK = "1.19.3"
 
 _FLINK_JOB_SERVER = (
     f"org.apache.beam:beam-runners-flink-1.19:{BEAM_JAVA}",
@@ -50,26 +48,9 @@ def flink_job_server_jars() -> Path:
     return engines_folder() / f"flink-job-server-{BEAM_JAVA}"
 
 
-def flink_jars() -> Path:
-    """Return the folder of the jars of a Flink cluster."""
-    return engines_folder() / f"flink-{FLINK}"
-
-
 def set_up_flink() -> None:
-    """Fetch Flink, and Beam's job server for it."""
+    """Fetch Beam's job server with the Flink in it."""
     copy_jars(flink_job_server_jars(), _FLINK_JOB_SERVER)
-    with fetching(flink_jars()) as partial:
-        if partial:
-            partial.mkdir()
-            package = "apache-flink-libraries"
-            # fmt: off
-            run(sys.executable, "-m", "pip", "download", "--no-deps", "--no-binary", package,
-                "--dest", str(partial), f"{package}=={FLINK}")
-            # fmt: on
-            (partial / "jars").mkdir()
-            for archive in partial.glob("*.tar.gz"):
-                _extract_jars(archive, "deps/lib", partial / "jars")
-            (partial / "jars").rename(flink_jars())
 
 
 STEPS: dict[str, Callable[[], None]] = {"flink": set_up_flink}
@@ -107,17 +88,6 @@ def copy_jars(path: Path, coordinates: tuple[str, ...]) -> None:
                 "dependency:copy-dependencies", f"-DoutputDirectory={jars}", "-DincludeScope=runtime")
             # fmt: on
             jars.rename(path)
-
-
-def _extract_jars(archive: Path, folder: str, to: Path) -> None:
-    with tarfile.open(archive) as members:
-        for member in members:
-            path = Path(member.name)
-            if member.isfile() and path.suffix == ".jar" and str(path.parent).endswith(folder):
-                content = members.extractfile(member)
-                assert content is not None
-                with content, (to / path.name).open("wb") as file:
-                    shutil.copyfileobj(content, file)
 
 
 def run(*command: str, **environment: str) -> None:

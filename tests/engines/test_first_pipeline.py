@@ -12,7 +12,7 @@ from tfshards.prep import verify
 from tfshards.schemas import read_manifest
 from tfshards.schemas.storage import any_path
 
-from .engines import Engine
+from .flink import Flink
 
 pytestmark = pytest.mark.engines
 
@@ -47,8 +47,7 @@ PAGES = {"README.md": program_of_readme, "engines.md": program_of_engines}
 
 
 @pytest.mark.parametrize("page", PAGES)
-@pytest.mark.parametrize("engine", ["flink"], indirect=True)
-def test_the_first_pipeline_of_a_page_runs_as_printed(page, engine: Engine, tmp_path, monkeypatch) -> None:
+def test_the_first_pipeline_of_a_page_runs_as_printed(page, engine: Flink, tmp_path, monkeypatch) -> None:
     program = PAGES[page]()
     # only the address differs
     [endpoint] = (option for option in engine.options if option.startswith("--job_endpoint="))

@@ -42,14 +42,12 @@ def expected(photos, tmp_path_factory) -> dict[str, bytes]:
     return contents(out)
 
 
-@pytest.mark.parametrize("engine", ["flink"], indirect=True)
 def test_a_model_over_a_dataset_gives_the_same_bytes(engine, photos, expected, tmp_path):
     out = tmp_path / "engine" / "embeddings"
     runpy.run_path(str(EXAMPLE))["main"](str(photos), str(out), *engine.options)
     assert contents(out) == expected
 
 
-@pytest.mark.parametrize("engine", ["flink"], indirect=True)
 def test_each_example_is_read_once_although_a_worker_is_killed_meanwhile(engine, photos, tmp_path):
     mark, out = tmp_path / "mark", tmp_path / "engine" / "again"
 

@@ -12,10 +12,10 @@ from apache_beam.metrics import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
 from PIL import Image
 
-from tests.storage import servers
 from tfshards import prep
 from tfshards.schemas import read_manifest
-from tfshards.schemas.storage import AnyPath, RemotePath, any_path
+
+from .builds import contents
 
 pytestmark = pytest.mark.engines
 
@@ -64,7 +64,7 @@ class Run(NamedTuple):
     metrics: dict[str, Any]
 
 
-def run(out: AnyPath, arguments: list[str], notes: Path, fail_once=None) -> Run:
+def run(out: Path, arguments: list[str], notes: Path, fail_once=None) -> Run:
     """Run the pipeline; its workers note the results in files of the folder ``notes``."""
     notes.mkdir()
 
@@ -91,13 +91,6 @@ def run(out: AnyPath, arguments: list[str], notes: Path, fail_once=None) -> Run:
     )
 
 
-def contents(out: AnyPath) -> dict[str, bytes]:
-    if isinstance(out, RemotePath):
-        return {path.relative_to(out).as_posix(): path.read_bytes() for path, _ in out.walk()}
-    files = [path for path in out.rglob("*") if path.is_file()]
-    return {path.relative_to(out).as_posix(): path.read_bytes() for path in files}
-
-
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory) -> Run:
     folder = tmp_path_factory.mktemp("local")
@@ -111,10 +104,6 @@ def check(found: Run, expected: Run) -> None:
     assert found.rejected == expected.rejected == REJECTED
 
 
-on_flink = pytest.mark.parametrize("engine", ["flink"], indirect=True)
-
-
-@on_flink
 def test_a_pipeline_on_an_engine_gives_the_same_bytes_and_counters(engine, expected, tmp_path):
     found = run(tmp_path / "pets", engine.options, tmp_path / "notes")
     check(found, expected)
@@ -140,25 +129,7 @@ def counts(found: Run, kind: str) -> dict[str, int]:
     return dict(sums)
 
 
-@on_flink
 def test_a_pipeline_that_flink_starts_again_after_a_failure_gives_the_same_bytes(engine, expected, tmp_path):
     mark = tmp_path / "mark"
     check(run(tmp_path / "pets", engine.loopback_options, tmp_path / "notes", mark), expected)
     assert mark.exists()
-
-
-@pytest.fixture
-def bucket(tmp_path, monkeypatch: pytest.MonkeyPatch):
-    """Run an object store, which the processes of the engine find in their environment."""
-    with servers.moto(tmp_path / "store") as server:
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
-        servers.create_bucket(server, "pets")
-        yield any_path("s3://pets/pets")
-
-
-@pytest.mark.parametrize("engine", ["flink-cluster"], indirect=True)
-def test_workers_that_share_only_a_bucket_give_the_same_bytes(bucket, engine, expected, tmp_path):
-    found = run(bucket, engine.options, tmp_path / "notes")
-    check(found, expected)
-    assert prep.verify(str(bucket), deep=True)

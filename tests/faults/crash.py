@@ -47,22 +47,6 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
         f"{_CRASHES}[append]",
     ),
     (
-        "restore writes the pointer in place",
-        "schemas/storage/verbs.py",
-        "        put(path, data, unfinished)\n        return\n",
-        "        path.write_bytes(data)\n        return\n",
-        f"{_CRASHES}[restore]",
-    ),
-    (
-        "files of the old generation are removed at the commit",
-        "prep/building/commit.py",
-        "    folder, old = state.folder, state.manifest\n    if old != manifest:\n",
-        "    folder, old = state.folder, state.manifest\n    if old != manifest:\n"
-        "        for path in old.data_paths if old else ():\n"
-        "            (folder / path).unlink(missing_ok=True)\n",
-        f"{_CRASHES}[build other options]",
-    ),
-    (
         "finished shards are not compared with their digests",
         "schemas/storage/verbs.py",
         "return all(file_digest(folder / name) == digest for name, digest in digests.items())",

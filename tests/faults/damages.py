@@ -33,13 +33,6 @@ FAULTS = [
         NAMED,
     ),
     (
-        "verify compares no label of a record with the file of labels",
-        CHECKS,
-        "if label and labels is not None and values[label.name][0] != labels[record]:",
-        "if False:",
-        NAMED,
-    ),
-    (
         "verify compares no key of a record with the file of keys",
         CHECKS,
         "if key and keys is not None and values[key.name][0] != keys[record]:",
@@ -107,13 +100,6 @@ FAULTS = [
         NAMES,
         'if any(part == "" or part.startswith(".") for part in parts):',
         'if any(part == "" for part in parts):',
-        f"{MANIFEST}::test_contradictory_fields_are_reported",
-    ),
-    (
-        "a shard may have the path of an index",
-        NAMES,
-        'if "index" in parts or _RESERVED',
-        "if _RESERVED",
         f"{MANIFEST}::test_contradictory_fields_are_reported",
     ),
 ]

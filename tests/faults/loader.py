@@ -50,13 +50,6 @@ FAULTS = [
         f"{IMAGES}::test_an_image_depends_only_on_seed_epoch_and_example",
     ),
     (
-        "flips are drawn as crops are",
-        CROPS,
-        "image.seed, FLIP, epoch",
-        "image.seed, CROP, epoch",
-        f"{IMAGES}::test_draws_never_change_between_releases",
-    ),
-    (
         "the aspect ratio of a crop is turned",
         CROPS,
         "sides = [ops.sqrt(area / aspect), ops.sqrt(area * aspect)]",

@@ -28,32 +28,11 @@ FAULTS = [
         EVERY_BATCH,
     ),
     (
-        "runs and lanes use the same random numbers",
-        "loader/order/epoch.py",
-        "for use in (RUNS, LANES, ROTATION)",
-        "for use in (RUNS, RUNS, ROTATION)",
-        EVERY_BATCH,
-    ),
-    (
-        "a lane may be entered at its first position",
-        "loader/order/epoch.py",
-        "entries = 1 + of_lanes % (np.diff(bounds) - 1)",
-        "entries = of_lanes % np.diff(bounds)",
-        EVERY_BATCH,
-    ),
-    (
         "lanes of compressed shards are entered",
         "loader/order/plan.py",
         "is_entered=not stored.is_compressed",
         "is_entered=True",
         "tests/order/test_load.py::test_compressed_shards_are_read_in_their_order",
-    ),
-    (
-        "the shorter last run is permuted, too",
-        "loader/order/epoch.py",
-        "whole = self.num_positions // self.run\n",
-        "whole = -(-self.num_positions // self.run)\n",
-        EVERY_BATCH,
     ),
     (
         "the second worker reads from the slice of the third",
@@ -63,24 +42,10 @@ FAULTS = [
         EVERY_BATCH,
     ),
     (
-        "a worker reads the lanes of the next reader",
-        "loader/order/ranks.py",
-        "row = assignment.worker.index * assignment.num_readers + reader",
-        "row = assignment.worker.index + reader",
-        EVERY_BATCH,
-    ),
-    (
         "a remainder is kept where it is to be dropped",
         "loader/order/assignment.py",
         '    if remainder == "drop":\n',
         '    if remainder == "dropped":\n',
-        EVERY_BATCH,
-    ),
-    (
-        "a full last step is followed by an empty one",
-        "loader/order/assignment.py",
-        "return -(-num_positions // global_batch_size)",
-        "return num_positions // global_batch_size + 1",
         EVERY_BATCH,
     ),
     (
@@ -105,13 +70,6 @@ FAULTS = [
         EVERY_BATCH,
     ),
     (
-        "a part ends one example early",
-        "loader/order/population.py",
-        "return Ranges(np.array([low], np.int64), np.array([high - low], np.int64))",
-        "return Ranges(np.array([low], np.int64), np.array([high - max(low, 1)], np.int64))",
-        EVERY_BATCH,
-    ),
-    (
         "the rest of a part begins one example late",
         "loader/order/population.py",
         "Ranges(np.array([0, high], np.int64)",
@@ -119,24 +77,10 @@ FAULTS = [
         EVERY_BATCH,
     ),
     (
-        "ratios are rounded down to the first groups",
-        "loader/order/population.py",
-        'np.argsort(quotas - exact, kind="stable")',
-        'np.argsort(exact - quotas, kind="stable")',
-        EVERY_BATCH,
-    ),
-    (
         "groups begin again in each epoch",
         "loader/order/population.py",
         "ops.gather(self.turns, members) + epoch * ops.gather(self.quotas, group)",
         "ops.gather(self.turns, members) + 0 * ops.gather(self.quotas, group)",
-        EVERY_BATCH,
-    ),
-    (
-        "the examples of a group are not spread over the epoch",
-        "loader/order/population.py",
-        "np.argsort((turn + 0.5) / counts[group]",
-        "np.argsort(turn + 0 * counts[group]",
         EVERY_BATCH,
     ),
     (
@@ -224,25 +168,11 @@ FAULTS = [
         LARGE,
     ),
     (
-        "an epoch in the graph is the first one",
-        "loader/records/streams.py",
-        "lambda epoch: base + epoch)",
-        "lambda epoch: base + epoch * 0)",
-        LOAD,
-    ),
-    (
         "a reader of the graph shuffles by the number of processors",
         "loader/order/ranks.py",
         "wanted = (end - step) * rows\n",
         "wanted = (end - step) * rows + (assignment.num_readers > 2)\n",
         LOAD,
-    ),
-    (
-        "the classes of a list are read in the order of the list",
-        "loader/order/plan.py",
-        "chosen = np.flatnonzero(source.having(numbers))\n",
-        "chosen = np.concatenate([np.flatnonzero(source.having([each])) for each in numbers])\n",
-        EVERY_BATCH,
     ),
     (
         "the parts of a mix are taken from all datasets together",

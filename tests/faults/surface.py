@@ -87,7 +87,7 @@ FAULTS = [
         FAILURE,
         '            "code": self.code or self.kind,\n',
         "",
-        f"{LINES}::test_an_error_is_one_json_document",
+        f"{REFUSALS}::test_a_refusal_has_a_code_and_names_what_is_wrong",
     ),
     (
         "the JSON of prune loses the bytes",

@@ -35,13 +35,6 @@ FAULTS = [
         VERBS,
     ),
     (
-        "remove keeps the third of the named examples",
-        "prep/deriving/remove.py",
-        "is_removed=is_removed,",
-        "is_removed=is_removed & (is_removed.cumsum() != 3),",
-        VERBS,
-    ),
-    (
         "a second remove forgets the keys of the first one",
         "prep/deriving/remove.py",
         "removed=edit.removed | {",
@@ -81,13 +74,6 @@ FAULTS = [
         "prep/deriving/merge.py",
         "names = as_splits or",
         "names = as_splits[::-1] or",
-        VERBS,
-    ),
-    (
-        "merge loses the rejects of all datasets but the first",
-        "prep/deriving/derive.py",
-        "rejects=[reject for origin in origins for reject in origin.rejects()],",
-        "rejects=[reject for origin in origins[:1] for reject in origin.rejects()],",
         VERBS,
     ),
     (
@@ -174,13 +160,6 @@ FAULTS = [
         "prep/deriving/stored.py",
         "labels[records].tolist()",
         "labels[np.maximum(records - 1, 0)].tolist()",
-        VERBS,
-    ),
-    (
-        "the keys of copied records are those of the records before them",
-        "prep/deriving/stored.py",
-        "map(keys.__getitem__, records.tolist())",
-        "map(keys.__getitem__, np.maximum(records - 1, 0).tolist())",
         VERBS,
     ),
     (

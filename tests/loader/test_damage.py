@@ -46,7 +46,6 @@ def copied(request, texts, numbered, tmp_path):
 READERS = {
     "load": lambda path: list(load(path, batch_size=2)),
     "batches": lambda path: list(batches(path, batch_size=2)),
-    "records": lambda path: Records(path)[:],
 }
 
 
@@ -95,12 +94,10 @@ def of_index(change):
 MISSING, INDEX = r"00001-of.*{}cannot be read: No such", r"00001-of.*\.idx"
 REFUSED = {
     "a shard is missing": (lambda path: shard_of(path, 1).unlink(), MISSING.format("")),
-    "a shard is shorter": (of_shard(lambda data: data[:-1]), "bytes instead"),
-    "a shard is longer": (
-        of_shard(lambda data: data + b"x"),
+    "a shard is shorter": (
+        of_shard(lambda data: data[:-1]),
         r"00001-of-\d+: has \d+ bytes instead of the \d+ ",
     ),
-    "a shard is empty": (of_shard(lambda _: b""), "has 0 bytes instead"),
     "a shard is of another build": (
         of_shard(lambda data: data[:-1] + b"?"),
         "ends with the bytes .* it is a different file|record 24 at offset",
@@ -238,15 +235,6 @@ def test_a_shard_that_changes_after_load_is_named(copied, change, order):
     )
     with pytest.raises(tf.errors.InvalidArgumentError, match=where):
         list(data)
-
-
-def test_an_endless_run_fails_if_the_dataset_is_removed(copied):
-    iterator = iter(load(copied, batch_size=2, epochs=None, shuffle=Shuffle(seed=0)))
-    next(iterator)
-    for shard in shards_of(copied):
-        shard.unlink()
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"tfrecord-0000\d-of-00004 cannot be read: it"):
-        list(itertools.islice(iterator, 10_000))
 
 
 # Any flipped bit, any end

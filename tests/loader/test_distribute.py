@@ -151,18 +151,6 @@ def test_there_are_no_warnings_about_auto_sharding(run, dataset):
     assert policy == tf.data.experimental.AutoShardPolicy.OFF
 
 
-def test_a_strategy_for_several_hosts_with_one_worker_gives_the_batches_of_the_plain_dataset(dataset):
-    strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    options = {"remainder": "pad", "select": ("number",)}
-    data = loader.distribute(strategy, dataset, global_batch_size=8, **options)
-    with strategy.scope(), warnings.catch_warnings():
-        warnings.simplefilter("error")
-        plain = loader.load(dataset, batch_size=8, **options)
-    wanted = [(numbers.tolist(), weights.tolist()) for numbers, weights in plain.as_numpy_iterator()]
-    found = [[strategy.experimental_local_results(v)[0].numpy().tolist() for v in batch] for batch in data]
-    assert [tuple(batch) for batch in found] == wanted
-
-
 def test_reading_everything_as_one_of_several_workers_raises_a_warning(dataset, monkeypatch):
     monkeypatch.setenv("TF_CONFIG", cluster("worker", 0, worker=2)["TF_CONFIG"])
     message = r"TF_CONFIG names 2 workers, but load\(\) without worker= reads the"

@@ -444,7 +444,7 @@ def test_a_crop_clips_boxes_and_removes_those_that_it_does_not_show(
 
 
 @READERS
-@pytest.mark.parametrize("cut", [{}, {"crop": "center"}, {"flip": "vertical"}], ids=str)
+@pytest.mark.parametrize("cut", [{}, {"crop": "center"}], ids=str)
 @pytest.mark.parametrize("wrong", [(np.nan, 1, 2, 3), (1, 1, np.inf, 1), (20, 18, -5, -5), (1, 1, -5, 5)])
 def test_a_box_that_is_none_is_an_error(write_dataset, tmp_path, read, cut, wrong):
     path = objects_of(write_dataset, tmp_path, [[1, 1, 2, 2], wrong])

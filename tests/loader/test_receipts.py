@@ -137,16 +137,7 @@ def test_receipts_are_printed_as_columns(data, capsys):
     assert lines[10] == ["0", "0", "0", "9", "9", "a/9"]
 
 
-def test_wrong_flags_and_files_are_named(data, command, tmp_path):
-    for arguments, code, message in [
-        (["which", "--step", "x", "--batch-size", 4], "span-form", "'x' must be a number, such as 12"),
-        (["which", "--step", 0, "--batch-size", 4, "--take", "1/"], "take-form", "--take 1/ must be"),
-        (["which", "--step", 0, "--batch-size", 4, "--classes", "ant=x"], "classes-form", "--classes ant=x"),
-        (["which", "--step", 100, "--epoch", 0, "--batch-size", 4], "which-step", "--step 100 must be"),
-    ]:
-        found = command(arguments[0], data, *arguments[1:])
-        assert found[:2] == (2, code)
-        assert message in found[2]
+def test_wrong_files_of_positions_are_named(data, command, tmp_path):
     file = tmp_path / "position.json"
     of_a_run = '{"epoch": 0, "step": 0, "order": {"seed": "1"}}'
     for content in ("[", "[1, 2]", '{"epoch": -1, "step": 0}', of_a_run):

@@ -60,7 +60,7 @@ def test_the_limit_follows_from_the_figures(photos):
         assert replace(speeds, **{**usual, **figures}).limit == limit, reason
 
 
-def test_wrong_arguments_are_named(rows, capsys):
+def test_wrong_arguments_are_named(rows):
     for options, expected in [
         ({"seconds": 0}, fault("bench-seconds", seconds=0)),
         ({"batch_size": 65}, fault("bench-batch-size", batch_size=65, num_examples=64)),
@@ -68,9 +68,6 @@ def test_wrong_arguments_are_named(rows, capsys):
     ]:
         with raises(OptionsError, expected):
             loader.bench(**{"path": rows, "batch_size": 8, "seconds": SECONDS, **options})
-    # tests/surface has the other flags
-    assert main(["bench", rows, "--size", "5"], VERBS) == 2
-    assert "--size 5" in capsys.readouterr().err
 
 
 def test_the_command_prints_the_table_or_json(photos, rows, capsys):

@@ -260,7 +260,7 @@ def test_no_worker_reads_the_records_of_another(tmp_path, workers, shuffle):
         readers = [function(data.path, **options) for function in (load, batches)]
         spoiled = damage(data, tmp_path / f"of {index}", others)
         for shard in sorted(spoiled.path.glob("*/*.tfrecord-*")):
-            shutil.copyfile(shard, data.path / shard.name)
+            shutil.copyfile(shard, data.path / shard.relative_to(spoiled.path))
         for reader in readers:
             assert [np.asarray(numbers).tolist() for (numbers,) in reader] == own
         written(data.path, [9, 9, 9, 0, 9, 9, 8, 8])

@@ -252,10 +252,7 @@ FEATURE = {"name": "image", "kind": "image", "dtype": "uint8", "shape": [None, N
 RAW = {"name": "x", "kind": "raw", "dtype": "uint8", "shape": []}
 # a place, a value, and where the contradiction is reported if not there
 CONTRADICTIONS = [
-    *(
-        ("name", name)
-        for name in ("", ".h", "_a", "-a", "a-", "a--b", "a/b", "a b", "ö", "a\n", "a*", "x" * 81)
-    ),
+    *(("name", name) for name in ("", ".h", "a-", "a--b", "a/b", "a\n", "x" * 81)),
     *(("build_id", text) for text in ("3F9A2C1B", "3f9a2c1")),
     ("format_version", 0),
     ("splits", {}),
@@ -264,18 +261,14 @@ CONTRADICTIONS = [
     ("splits val label_counts cow", 0),
     ("splits val label_counts cat", 2, "splits.val.label_counts"),
     # other systems and stores, what breaks a report or a call, other spellings, names of other files
-    *((f"{S} path", path) for path in ("", "a\\b", "a\nb", "a\0b", "\udc80", ".build/a", "/etc/passwd")),
-    *(
-        (f"{S} path", path)
-        for path in ["gs://bucket/a", "C:a", "../a", "a/../../b", "a/..", "./a", "a//b", "a/", "index/a.idx"]
-    ),
-    *((f"{S} path", path) for path in ["part/index/a.idx", "index", "dataset.json", "labels.txt"]),
+    *((f"{S} path", path) for path in ("", "a\\b", "a\nb", "\udc80", "/etc/passwd", "C:a")),
+    *((f"{S} path", path) for path in ("../a", "a/../../b", "a//b", "a/", "part/index/a.idx")),
     *((f"{S} path", path) for path in ["label.labels.txt", "dataset_info.json", "features.json"]),
     *((f"{S} path", path) for path in ["3f9a2c1b/build.json", "3f9a2c1b/dataset.json"]),
-    *(("folder", name) for name in ("..", "a/b", "3F9A2C1B", "3f9a2c1b-0", "3f9a2c1b-2/")),
+    *(("folder", name) for name in ("..", "3F9A2C1B", "3f9a2c1b-0", "3f9a2c1b-2/")),
     *(
         ("views", {path: DIGEST})
-        for path in ("", "../x", "a\\b", "/x", "index/x", "3f9a2c1b/dataset.json", "3f9a2c1b/work/x")
+        for path in ("../x", "a\\b", "/x", "index/x", "3f9a2c1b/dataset.json", "3f9a2c1b/work/x")
     ),
     ("removed_digest", "md5:0"),
     (f"{S} path", photos().shards[0].path, "splits"),
@@ -297,7 +290,7 @@ CONTRADICTIONS = [
     (F, [], "schema.features"),
     (F, [KEY.to_json(), KEY.to_json()], "schema.features"),
     ("schema class_names", ["a", "b", "a"]),
-    *((f"{F} 0 name", name) for name in ("", "a\nb", "\udc80")),
+    *((f"{F} 0 name", name) for name in ("", "a\nb")),
     (f"{F} 0 kind", "sound"),
     (f"{F} 0 dtype", "int8"),
     # arrays alone are declared as pixels
@@ -318,8 +311,8 @@ CONTRADICTIONS = [
         (f"{F} 0", {**FEATURE, "kind": kind, "dtype": dtype, "shape": []}, "schema.features[0].dtype")
         for kind, dtypes in {
             "int": ("uint64", "float32"),
-            "label": ("uint64", "bool"),
-            "float": ("float64", "int32", "complex64"),
+            "label": ("bool",),
+            "float": ("float64",),
             "raw": ("bytes",),
             "bytes": ("uint8",),
         }.items()

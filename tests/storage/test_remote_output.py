@@ -164,23 +164,6 @@ def test_a_commit_that_comes_too_late_is_reported(how, step, bucket, small_folde
         assert verify(out, deep=True)
 
 
-def test_a_run_whose_shards_another_run_of_the_same_build_has_written_finds_them(
-    bucket, small_folder, monkeypatch, quiet_build, log
-):
-    out, source = f"{bucket.url}/data", ImageFolder(small_folder)
-    run = local.run
-
-    def late(*arguments, **options):
-        monkeypatch.setattr(local, "run", run)
-        quiet_build(source, out)
-        run(*arguments, **options)
-
-    monkeypatch.setattr(local, "run", late)
-    assert quiet_build(source, out) == quiet_build(source, f"{bucket.url}/whole/data")
-    assert f"{out}: another run of the same build has committed it meanwhile" in log
-    assert objects(out) == objects(f"{bucket.url}/whole/data")
-
-
 def test_a_shard_that_another_run_replaced_is_not_committed(bucket, small_folder, monkeypatch, quiet_build):
     out, source = f"{bucket.url}/data", ImageFolder(small_folder)
     whole = quiet_build(source, f"{bucket.url}/whole/data", shards=2)

@@ -1,7 +1,6 @@
 """``RemotePath`` does in an object store what ``pathlib.Path`` does on a disk."""
 
 import io
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -94,14 +93,6 @@ def test_odd_names_come_back_as_they_were(folder):
         (folder / name).write_bytes(name.encode())
     assert sorted(path.name for path in folder.iterdir()) == sorted(ODD)
     assert all(path.read_bytes().decode() == path.name for path in folder.iterdir())
-
-
-@pytest.mark.nightly
-def test_a_thousand_and_one_objects_are_listed(folder):
-    with ThreadPoolExecutor(16) as pool:
-        for number in range(1001):
-            pool.submit((folder / f"{number:04d}").write_bytes, b"")
-    assert len(list(folder.iterdir())) == len(list(folder.walk())) == 1001
 
 
 def test_ranges_and_files_are_read(folder, local, tmp_path):

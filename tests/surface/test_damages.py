@@ -193,8 +193,6 @@ DAMAGES = {
     ),
     "no index": ("none", without("idx"), ["idx"], [], BAD, None),
     "an index of letters": ("none", put("idx", b"0 abc\n"), ["idx"], [], BAD, None),
-    "an index of bytes": ("none", put("idx", b"0 \xff\n"), ["idx"], [], BAD, None),
-    "a short index": ("none", put("idx", b"0 20\n"), ["idx"], [], BAD, None),
     "a long index": ("none", put("idx", b"0" * 1000), ["idx"], [], BAD, None),
     "an index of other places": ("none", moved, ["idx"], [], BAD, None),
     "the same, stated": ("none", restated(moved, "idx"), [], [0], BAD, None),
@@ -296,16 +294,12 @@ def test_a_damaged_record_is_named_by_each_verb_that_reads_it(kind, name, copy, 
 INDEXES = [
     ("0 16\n16 20", 2),
     ("0 16\n\n16 16\n", 2),
-    ("0 16\n16\n", 2),
     ("0 16 16\n", 1),
-    ("0  16\n", 1),
     ("0 16\r\n", 1),
-    ("-0 16\n", 1),
     # Arabic digits
     ("0 \u0661\u0666\n", 0),
     # 19 digits could overflow
     (f"0 {10**18}\n", 1),
-    ("0 16\n17 16\n", 2),
     ("0 16\n15 16\n", 2),
     ("0 16\n16 15\n", 2),
     # sums that overflow

@@ -9,7 +9,6 @@ from tests.surface.command import NAMES, refused, run, run_json, snapshot
 from tests.surface.lines import GONE, LINES, OUTPUT
 
 each = pytest.mark.parametrize("line", LINES, ids=[line.verb for line in LINES])
-FLAGS = {flag for line in LINES for flag in line.flags}
 TAKE_MORE_WORDS = ("build arrays", "plan arrays", "merge", "append", "when")
 ESCAPE = "gone\x1b[31m\nx"
 
@@ -83,16 +82,10 @@ def test_a_wrong_value_is_refused_by_name(line, here):
 
 
 @each
-def test_a_flag_of_another_verb_is_refused(line, here):
-    for flag in sorted(FLAGS - {*line.flags, "--config"})[::20]:
-        refused(words(line, more=[flag]), f"unrecognized arguments: {flag}")
+def test_too_few_and_too_many_words_are_refused_and_named(line, here):
+    refused(line.verb, "required")
     if line.verb not in TAKE_MORE_WORDS:
         refused(words(line, more=["one-more"]), "one-more", code="usage")
-
-
-@each
-def test_too_few_words_are_refused_and_named(line, here):
-    refused(line.verb, "required")
     if line.verb not in ("show", "completion", "merge"):
         refused(words(line)[: len(line.verb.split()) + len(line.paths.split()) - 1], code="usage")
 
@@ -105,8 +98,3 @@ def test_a_path_that_is_missing_empty_or_not_expanded_is_refused(line, here):
         refused(line.with_path(index, "~/gone"), "~/gone")
         message = refused(line.with_path(index, ESCAPE), status=line.missing)
         assert r"gone\x1b[31m\nx" in message
-
-
-@each
-def test_an_error_is_one_json_document(line, here):
-    refused([*words(line), "--qiet"], code="usage")

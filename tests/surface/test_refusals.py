@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests.pictures import write
@@ -17,7 +16,6 @@ SPLITS = "--split=a=0.5 --split=b=0.5"
 REFUSALS = [
     ("", 2, "usage", "COMMAND"),
     ("build", 2, "usage", "KIND"),
-    ("build imagse photos new", 2, "usage", "images meant?"),
     (f"{IMAGES} --runner=DirectRunner", 2, "usage", ["--runner=DirectRunner", "bare --"]),
     (f"{IMAGES} -- --direct_num_workers=two", 2, "beam-usage", "--direct_num_workers"),
     (f"{IMAGES} --jobs 2 -- --direct_num_workers=2", 2, "jobs-with-beam", "--jobs 2"),
@@ -65,7 +63,6 @@ REFUSALS = [
     ("restore data 01234567", 1, "generation-unknown", "'01234567'"),
     ("prune photos", 1, "nothing-to-prune", "photos"),
     ("reshard data data", 2, "reshard-onto-itself", ["data", "--overwrite"]),
-    ("reshard data more", 1, "dataset-differs", ["more", "--overwrite"]),
     ("merge data new", 2, "merge-too-few", "SOURCE"),
     ("merge data data new", 2, "merge-repeated", "data"),
     ("merge data more new", 1, "keys-overlap", ["'cat/0.png'", "data", "more", "--as-splits"]),
@@ -74,20 +71,15 @@ REFUSALS = [
     ("merge train=~/more test=data new --as-splits", 2, "home-not-expanded", "~/more"),
     ("append x.npy data", 1, "folder-problem", "x.npy"),
     ("remove data --keys labels.csv", 1, "keys-unknown", ["'key,label'", "2"]),
-    ("remove data --keys x.npy", 1, "keys-unknown", r"\x00"),
     ("relabel numbers --labels labels.csv", 1, "relabel-no-label", "numbers"),
     ("export data new", 2, "usage", "--to"),
     ("export data other --to webdataset", 1, "export-not-empty", "other"),
-    ("export data data --to webdataset", 1, "export-not-empty", "data"),
     ("export data data/sub/sub --to webdataset", 1, "output-in-dataset", "data/sub/sub"),
     ("show torn", 1, "record-damaged", ["torn/", "/data-train.tfrecord-00000-of-00002"]),
     ("adopt data", 1, "adopt-is-dataset", "data"),
     ("bench data --size none --crop center", 2, "bench-option-no-size", "--crop center"),
     ("bench numbers --size 5x5", 2, "bench-size-no-images", "--size 5x5"),
-    ("bench numbers", 2, None, ["--batch-size 32", "12"]),
     ("which data --step 0", 2, "usage", "--batch-size"),
-    ("which data --step 0 --from keys", 1, "position-file", "keys"),
-    ("when data gone --batch-size 2", 1, "when-key", "'gone'"),
     ("when data cat/0.png --numbers --batch-size 2", 2, "number-form", ["'cat/0.png'", "--numbers"]),
     ("completion csh", 2, "usage", ["csh", "bash"]),
 ]
@@ -130,9 +122,14 @@ def test_nothing_is_written_into_a_folder_of_somebody_else_or_an_input(line, her
 
 
 READING = [
-    *("info", "show", "audit", "report", "generations", "prune", "adopt", "diff data", "append photos"),
-    *("remove --keys keys", "relabel --labels labels.csv", "reshard new --shards 1"),
-    *("export new --to parquet", "bench --batch-size 2", "which --step 0 --batch-size 2"),
+    "info",
+    "generations",
+    "prune",
+    "adopt",
+    "diff data",
+    "append photos",
+    "reshard new --shards 1",
+    "bench --batch-size 2",
 ]
 
 
@@ -173,7 +170,7 @@ def test_a_repair_rebuilds_what_follows_and_prints_the_command_for_the_rest(own)
     assert run("build images photos data --shards 2 --overwrite").status == 0
     (Path("data") / damaged.files[1]).unlink()
     ended, document = run_json("verify data --repair")
-    assert (ended.status, document["repaired"], document["left"]) == (0, [damaged.files[1]], [])
+    assert (ended.status, document["repaired"], document["problems"]) == (0, [damaged.files[1]], [])
     assert verify("data", deep=True)
 
 
@@ -245,17 +242,3 @@ def test_repeated_builds_are_up_to_date_and_print_the_same(own):
     assert "up to date" in again.err
     info, folder = run("info new"), Path("new", read_manifest("new").folder)
     assert info == (0, f'{first.out}TensorFlow Datasets: tfds.builder_from_directory("{folder}")\n', "")
-
-
-def test_classes_beyond_the_largest_are_listed_on_demand(own):
-    np.save("label.npy", np.repeat(np.arange(50), np.arange(1, 51)))
-    assert run("build arrays label.npy many").status == 0
-    assert "--all" in run("info many").out
-
-    def listed(line):
-        rows = map(str.split, run(line).out.splitlines())
-        return [row for row in rows if len(row) == 2 and row[0].isdecimal()]
-
-    classes = [[f"{number}", f"{number + 1}"] for number in range(50)]
-    assert listed("info many --all") == classes
-    assert 0 < len(listed("info many")) < 50

@@ -52,7 +52,6 @@ def test_worker_processes_of_beam_write_the_bytes_of_the_local_engine():
 
 
 @pytest.mark.engines
-@pytest.mark.parametrize("engine", ["flink"], indirect=True)
 def test_workers_of_flink_write_the_bytes_of_the_local_engine(engine):  # noqa: F811
     flink = {"beam_args": engine.options}
     # a job takes ten seconds and more
