@@ -35,7 +35,6 @@ EXCEPTIONS = {
     "prep/test_local.py": "processes of the local engine",
     "prep/test_progress.py": "rates of a progress bar",
     "prep/test_read_shards.py": "elements of pipelines",
-    "prep/test_relabel.py": "records of shards",
     "prep/test_remote_sources.py": "listings of a store, which are counted",
     "prep/test_remote_tables.py": "where staged rows are read",
     "prep/test_report.py": "limits of a page",
