@@ -11,6 +11,7 @@ from tfshards.schemas.errors import FormatError, InputError, Problem
 from tfshards.schemas.manifest import Manifest, parse_manifest
 from tfshards.schemas.names import MANIFEST_NAME
 from tfshards.schemas.storage import AnyPath, any_path
+from tfshards.schemas.storage.any_path import absolute
 from tfshards.schemas.storage.untrusted import MANIFEST, open_regular, read_whole
 from tfshards.schemas.storage.verbs import file_digest, file_sizes, missing_folders
 
@@ -32,9 +33,14 @@ def read_manifest(dataset: str | os.PathLike[str] | AnyPath) -> Manifest:
     """
     root = any_path(dataset)
     try:
-        return read_manifest_file(root / MANIFEST_NAME)
+        manifest = read_manifest_file(root / MANIFEST_NAME)
     except OSError as error:
         raise _no_dataset(root, error) from None
+    path = absolute(root)
+    if manifest.folder == path.name:
+        # the copy in the folder of a build, whose paths are those of the dataset
+        raise InputError("dataset-is-build", path=root, dataset=path.parent)
+    return manifest
 
 
 def read_manifest_file(path: AnyPath) -> Manifest:

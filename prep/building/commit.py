@@ -119,6 +119,8 @@ def prepare(job: Job, state: OutputState, *, overwrite: bool) -> Manifest | Buil
     damage: list[Problem] = []
     if same:
         build, manifest = same[0]
+        if not overwrite and _is_other(state, manifest):
+            raise _of_other_inputs(state, manifest)
         # of a build that is the dataset, a command looks at all bytes only if it is told to
         damage = damage_of(state.folder, manifest, is_compared=overwrite or manifest != state.manifest)
         if not damage:
@@ -130,6 +132,9 @@ def prepare(job: Job, state: OutputState, *, overwrite: bool) -> Manifest | Buil
     target = state.new_folder(wanted.plan_id)
     target.create(wanted.options, job.stamps)
     target.reopen()
+    if not job.trusts_times:
+        # what an earlier run has written may be of inputs that were replaced since
+        target.remove_work()
     if damage:
         _take_over(job, target, build, manifest, damage)
     return target
@@ -169,7 +174,7 @@ def conclude(job: Job, target: BuildFolder, draft: Draft, state: OutputState, *,
     }
     complete = _complete_builds(state, job.wanted)
     for build, twin in complete:
-        if twin.build_id != manifest.build_id:
+        if twin.build_id != manifest.build_id or (not overwrite and _is_other(state, twin)):
             continue
         is_compared = overwrite or twin != state.manifest
         damage = damage_of(state.folder, twin, is_compared=is_compared, names=written)
@@ -185,7 +190,7 @@ def conclude(job: Job, target: BuildFolder, draft: Draft, state: OutputState, *,
             "that the dataset was built from"
         )
     if not overwrite and job.wanted.is_in(state.manifest):
-        raise InputError("dataset-of-other-inputs", folder=state.folder, line=_changes(manifest, complete))
+        raise _of_other_inputs(state, manifest)
     manifest = finish(target, manifest, draft, job)
     manifest = commit(target, manifest, state)
     report_warning(*view_notes(manifest, target.root))
@@ -214,13 +219,18 @@ def _complete_builds(state: OutputState, wanted: Wanted) -> list[tuple[BuildFold
     return sorted(complete, key=lambda each: each[1] != state.manifest)
 
 
-def _changes(manifest: Manifest, complete: Sequence[tuple[BuildFolder, Manifest]]) -> str:
-    """Return how many shards differ from those of the last build of the same plan."""
-    before = {shard.digest for shard in complete[0][1].shards}
+def _is_other(state: OutputState, manifest: Manifest) -> bool:
+    """Return whether a build is not the one that is the dataset, such as one before ``restore``."""
+    return state.manifest is not None and state.manifest.build_id != manifest.build_id
+
+
+def _of_other_inputs(state: OutputState, manifest: Manifest) -> InputError:
+    """Return the error about a build of the dataset's plan, from inputs with other content."""
+    before = {shard.digest for shard in state.manifest.shards} if state.manifest else set[str]()
     differing = [shard for shard in manifest.shards if shard.digest not in before]
-    return (
-        f"the content of {counted(len(differing), 'shard')} has changed" if differing else "rejected inputs"
-    )
+    shards = counted(len(differing), "shard")
+    line = f"the content of {shards} has changed" if differing else "rejected inputs"
+    return InputError("dataset-of-other-inputs", folder=state.folder, line=line)
 
 
 def finish(target: BuildFolder, manifest: Manifest, draft: Draft, job: Job) -> Manifest:

@@ -13,6 +13,7 @@ from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.prep.sources.staging_folder import staged_folders
 from tfshards.prep.writing.build_folder import BuildFolder, build_folders, foreign
 from tfshards.schemas import FormatError, InputError, Manifest, Problem, Schema, TfshardsError, read_manifest
+from tfshards.schemas.errors import listed
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest_file import digest_problems, file_problems, is_manifest
 from tfshards.schemas.names import MANIFEST_NAME
@@ -20,6 +21,7 @@ from tfshards.schemas.storage import AnyPath, RemoteStatus
 from tfshards.schemas.storage.locking import LOCK_NAME
 from tfshards.schemas.storage.verbs import exists, version
 
+_SHOWN = 5
 # What manifests record about the datasets that a dataset was derived from.
 _INPUTS = ("origin", "of")
 # Recorded options that have another name than the parameter that gives them.
@@ -169,7 +171,8 @@ def check_replaceable(state: OutputState, wanted: Wanted, *, overwrite: bool) ->
     """Check that a build may replace what is in an output.
 
     Raises:
-        InputError: there is a dataset of another plan, and ``overwrite`` is false; or it holds a dataset
+        InputError: there is a dataset of another plan, or there are generations of other plans without a
+            manifest that says which of them is the dataset, and ``overwrite`` is false; or it holds a dataset
             whose records were written by another program.
         FormatError: its manifest cannot be read, and ``overwrite`` is false.
     """
@@ -177,6 +180,12 @@ def check_replaceable(state: OutputState, wanted: Wanted, *, overwrite: bool) ->
     if state.fault and not overwrite:
         raise state.fault
     if manifest is None:
+        others = [
+            each.name for each in state.folders if each.is_committed and plan_of(each.name) != wanted.plan_id
+        ]
+        if others and not overwrite:
+            # they may hold what was appended, or lack what was removed
+            raise InputError("pointer-missing", folder=folder, names=listed(others, _SHOWN))
         return
     if state.is_adopted:
         # they stay as they are, and there may be no other copy

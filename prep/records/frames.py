@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import struct
-from collections.abc import Callable, Iterable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import BinaryIO, NamedTuple
 
@@ -23,7 +26,7 @@ from tfshards.schemas.index import (
 )
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import open_unpacked, read_gradually
-from tfshards.schemas.storage.verbs import range_bytes, ranges_of
+from tfshards.schemas.storage.verbs import range_bytes, ranges_of, version
 
 FOOTER = struct.Struct("<I")
 
@@ -346,13 +349,47 @@ def _together(
         yield first, last, data
 
 
-def _bytes_of(path: AnyPath, compression: Compression, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
+def _bytes_of(path: AnyPath, compression: Compression, ranges: Sequence[tuple[int, int]]) -> Iterator[bytes]:
     """Yield the uncompressed bytes of ranges, or fewer where the file ends."""
     if compression == "none":
         yield from ranges_of(path, ranges)
         return
-    file, _ = open_unpacked(path, compression, _BUFFER_BYTES)
-    with file:
+    starts = [start for start, _ in ranges]
+    with _unpacked(path, compression, starts[0] if starts else 0) as file:
         for start, end in ranges:
             file.seek(start)
             yield read_gradually(file, end - start)
+
+
+class _Kept(threading.local):
+    """The compressed file that a thread has read last, and which file it is."""
+
+    name: tuple[object, ...] = ()
+    file: BinaryIO = io.BytesIO()
+
+
+_KEPT = _Kept()
+
+
+@contextmanager
+def _unpacked(path: AnyPath, compression: Compression, start: int) -> Iterator[BinaryIO]:
+    """Return a file of the uncompressed bytes of ``path`` that was not read beyond ``start``.
+
+    It stays open, for the next read by the same thread. A shard that is divided into many would otherwise be
+    inflated from its beginning for each of them.
+    """
+    name = str(path), compression, version(path)
+    file, last = _KEPT.file, _KEPT.name
+    # two that are read in turns are two files
+    _KEPT.file, _KEPT.name = io.BytesIO(), ()
+    if last != name or file.tell() > start:
+        file.close()
+        file, _ = open_unpacked(path, compression, _BUFFER_BYTES)
+    try:
+        yield file
+    except Exception:
+        file.close()
+        raise
+    finally:
+        _KEPT.file.close()
+        _KEPT.file, _KEPT.name = file, name if not file.closed else ()
