@@ -1,6 +1,7 @@
 """A dataset keeps the generations that it replaces, and its views follow the manifest, or are reported."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -96,3 +97,38 @@ def test_what_prune_has_left_of_a_build_stays_for_each_generation_that_needs_it(
         built(out, shards=shards, overwrite=True)
     restore(out, second.folder, log=quiet)
     assert verify(out, deep=True)
+
+
+def test_a_build_does_not_undo_a_restore(tmp_path, quiet_build):
+    photos, out = bitmaps(tmp_path / "photos", 0, broken=-1), tmp_path / "out"
+    first = quiet_build(photos, out, shards=2)
+    bitmaps(tmp_path / "photos", 5, broken=-1)
+    for path in (tmp_path / "photos").iterdir():
+        os.utime(path, (1, 1))
+    second = quiet_build(photos, out, shards=2, overwrite=True)
+    assert second.folder != first.folder
+    restore(out, first.folder, log=quiet)
+    with raises(InputError, "dataset-of-other-inputs"):
+        quiet_build(photos, out, shards=2)
+    assert read_manifest(out) == first
+    assert quiet_build(photos, out, shards=2, overwrite=True) == second
+
+
+def test_generations_without_a_pointer_are_not_replaced_by_a_build(tmp_path):
+    out = tmp_path / "data"
+    built(out)
+    edited = remove(out, ["3"], log=quiet)
+    (out / "dataset.json").unlink()
+    with raises(InputError, "pointer-missing"):
+        built(out)
+    assert restore(out, edited.folder, log=quiet) == edited
+
+
+@pytest.mark.parametrize("use", [read_manifest, verify, prune, generations, built])
+def test_the_folder_of_a_build_is_no_dataset(use, tmp_path, contents):
+    out = tmp_path / "data"
+    manifest = built(out)
+    before = contents(out)
+    with raises(InputError, "dataset-is-build", dataset=str(out)):
+        use(out / manifest.folder)
+    assert contents(out) == before
