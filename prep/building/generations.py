@@ -189,10 +189,14 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
 
 def _unneeded(build: BuildFolder, kept: Sequence[str]) -> list[Pruned]:
     names = {*build.names()} - {*kept} | (set() if kept else {RECORD_NAME})
-    sizes = file_sizes(build.root, sorted(names))
-    found = [
-        Pruned(f"{build.name}/{name}", size) for name, size in sizes.items() if not isinstance(size, OSError)
-    ]
-    if num_bytes := sum(sizes_below(build.work).values()):
+    work = _sizes(build, build.work_names())
+    found = [Pruned(f"{build.name}/{name}", size) for name, size in _sizes(build, sorted(names)).items()]
+    if num_bytes := sum(work.values()):
         found.append(Pruned(f"{build.name}/{WORK_NAME}/", num_bytes))
     return found
+
+
+def _sizes(build: BuildFolder, names: Sequence[str]) -> dict[str, int]:
+    """Return the sizes of those files of a build that exist."""
+    sizes = file_sizes(build.root, names)
+    return {name: size for name, size in sizes.items() if not isinstance(size, OSError)}

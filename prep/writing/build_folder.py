@@ -61,6 +61,8 @@ _FILES = re.compile(
     r"[^/]+\.tfrecord-\d{5,}-of-\d{5,}|index/[^/]+\.tfrecord-\d{5,}-of-\d{5,}\.(idx|keys|labels)"
     r"|rejected\.jsonl|removed\.txt|dataset\.json|dataset_info\.json|features\.json|[^/]*labels\.txt"
 )
+# The files of its work, of which the last have no name yet; see ``unfinished_path``.
+_WORK_FILES = re.compile(r"[^/]+-\d{5,}\.(plan|done)|rejected\.jsonl?|[^/]+\.[0-9a-f]{16}")
 
 
 class ShardId(NamedTuple):
@@ -200,7 +202,7 @@ class BuildFolder:
     @property
     def is_committed(self) -> bool:
         """Whether the build is a generation of the dataset; its work is removed after the commit."""
-        return self.is_complete and not (self.root / WORK_NAME).is_dir()
+        return self.is_complete and not self.work_names()
 
     def reopen(self) -> None:
         """Make a build that was complete, but not committed, an unfinished one."""
@@ -331,9 +333,16 @@ class BuildFolder:
         found = [*files_in(self.root), *(f"index/{name}" for name in files_in(self.root / "index"))]
         return sorted(name for name in found if _FILES.fullmatch(name))
 
+    def work_names(self) -> list[str]:
+        """Return the paths of the files that are needed only while shards are written."""
+        return [f"{WORK_NAME}/{name}" for name in files_in(self.work) if _WORK_FILES.fullmatch(name)]
+
     def remove_work(self) -> None:
         """Remove what was needed only while shards were written."""
-        delete_tree(self.work)
+        delete(self.root, self.work_names())
+        with suppress(OSError):
+            # only an empty folder is removed
+            self.work.rmdir()
         # of shards that a killed process began to upload
         delete_uploads(self.root)
 
@@ -349,10 +358,9 @@ class BuildFolder:
         sync(*(folder for folder in (self.root / "index", self.root) if folder.is_dir()))
         if kept:
             return
-        for folder in (self.root / "index", self.work):
-            with suppress(OSError):
-                # only empty folders are removed
-                folder.rmdir()
+        with suppress(OSError):
+            # only an empty folder is removed
+            (self.root / "index").rmdir()
         if [path.name for path in self.root.iterdir()] == [RECORD_NAME]:
             # or a power failure brings back a folder next to no record
             sync(self.root)

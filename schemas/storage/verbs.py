@@ -353,7 +353,11 @@ def moved(folder: AnyPath, target: AnyPath) -> AnyPath:
 
 def delete(folder: AnyPath, names: Collection[str]) -> None:
     """Remove files of a folder, given by their paths in it; missing ones are no error."""
-    each(folder, lambda name: (folder / name).unlink(missing_ok=True), names)
+    if isinstance(folder, RemotePath):
+        folder.delete([(folder / name).key for name in names])
+        return
+    for name in names:
+        (folder / name).unlink(missing_ok=True)
 
 
 def delete_tree(folder: AnyPath, last: str = "") -> None:

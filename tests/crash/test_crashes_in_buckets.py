@@ -16,7 +16,7 @@ from .steps import Crash
 
 pytestmark = pytest.mark.campaign
 
-NUM_MOMENTS = cases(1, nightly=1000)
+NUM_MOMENTS = cases(2, nightly=1000)
 REMOTE = [name for name, command in COMMANDS.items() if command.is_remote]
 # in make test, one of each way to write
 OFTEN = ["build images", "build other options", "restore", "prune"]

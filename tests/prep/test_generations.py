@@ -132,3 +132,15 @@ def test_the_folder_of_a_build_is_no_dataset(use, tmp_path, contents):
     with raises(InputError, "dataset-is-build", dataset=str(out)):
         use(out / manifest.folder)
     assert contents(out) == before
+
+
+def test_files_of_the_user_in_the_folder_for_work_stay(tmp_path):
+    out = tmp_path / "data"
+    first = built(out)
+    own = out / first.folder / "work" / "notes.txt"
+    write(own, b"mine")
+    assert built(out) == first
+    built(out, shards=3, overwrite=True)
+    assert [one.folder for one in generations(out)][1:] == [first.folder]
+    prune(out)
+    assert own.read_bytes() == b"mine"
