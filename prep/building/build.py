@@ -76,7 +76,8 @@ def build(
         overwrite: replace a dataset with other inputs or options, which stays complete until the commit; of
             this build, compare all bytes of the dataset with its digests, and write what is damaged.
         options: all other options.
-        checksum: do not trust modification times: write all shards again, and compare them with the dataset.
+        checksum: do not trust modification times: write all shards again, also those of an interrupted build,
+            and compare them with the dataset.
         engine: engine that writes the shards: ``"local"``, all cores of this machine, or ``"beam"``, Apache
             Beam. By default Beam if ``beam_args`` are given, and local otherwise.
         beam_args: Apache Beam's pipeline options, such as ``["--runner=FlinkRunner"]``.
