@@ -79,7 +79,7 @@ class WideFile:
         self._encode = example_encoder(Schema(tuple(features))) if features else lambda _: ()
         self._name = secrets.token_bytes(_NAME_BYTES)
         self._sink = None if folder is None else new_file(_path(folder, self._name), folder)
-        self.num_bytes = 0
+        self.num_bytes: int = 0
         self._write(header)
 
     def add(self, values: Sequence[Values]) -> tuple[int, bytes, bytes]:
