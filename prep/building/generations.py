@@ -13,7 +13,7 @@ from tfshards.prep.building.state import inspect_output, plain_folder, plain_nam
 from tfshards.prep.progress.lines import Log, report_line, takes_log, to_stderr
 from tfshards.prep.sources.staging_folder import staged_folders
 from tfshards.prep.writing.build_folder import BuildFolder, build_folders
-from tfshards.schemas import InputError, Manifest, read_manifest
+from tfshards.schemas import FormatError, InputError, Manifest, read_manifest
 from tfshards.schemas.errors import listed
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest_file import file_problems
@@ -56,23 +56,30 @@ class Generation:
 def generations(dataset: str | os.PathLike[str]) -> list[Generation]:
     """Return the generations of a dataset: the current one, then the others from the newest to the oldest.
 
+    If the manifest of the dataset is missing or damaged, none of them is the current one.
+
     Args:
         dataset: folder of the dataset, or its URL.
 
     Raises:
         OptionsError: it is a URL of a store that is not supported.
         InputError: it is not a dataset.
-        FormatError: its manifest cannot be read.
+        FormatError: its manifest cannot be read, and there are no generations.
     """
     folder = any_path(dataset)
-    current = read_manifest(folder)
-    earlier = [
-        _described(folder, build.name, build.manifest(), is_current=False)
-        for build in build_folders(folder)
-        if build.is_committed and build.name != current.folder
-    ]
+    builds = [build for build in build_folders(folder) if build.is_committed]
+    found: list[Generation] = []
+    try:
+        current = read_manifest(folder)
+        builds = [build for build in builds if build.name != current.folder]
+        found = [_described(folder, current.folder, current, is_current=True)]
+    except (FormatError, InputError):
+        # these say what to restore
+        if not builds:
+            raise
+    earlier = [_described(folder, build.name, build.manifest(), is_current=False) for build in builds]
     earlier.sort(key=lambda generation: (generation.committed_at, generation.folder), reverse=True)
-    return [_described(folder, current.folder, current, is_current=True), *earlier]
+    return found + earlier
 
 
 def _described(dataset: AnyPath, folder: str, manifest: Manifest | None, *, is_current: bool) -> Generation:

@@ -65,7 +65,10 @@ def bitmaps(folder: Path, shade: int, broken: int = 12) -> ImageFolder:
 
 def test_prune_removes_no_generation_if_the_manifest_of_the_dataset_is_lost(out):
     manifest = read_manifest(out)
+    (out / "dataset.json").write_bytes(b"{")
+    assert [one.folder for one in generations(out) if one.is_current] == []
     (out / "dataset.json").unlink()
+    assert manifest.folder == generations(out)[0].folder
     before = sorted(out.rglob("*"))
     for dry_run in (True, False):
         with pytest.raises(InputError, match=manifest.folder):
