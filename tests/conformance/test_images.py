@@ -52,6 +52,15 @@ def rejected(name, path, data, reason, **options):
                stored({"train": {"z.png": {"image": 9}}}, rejected={reason: 1}))  # fmt: skip
 
 
+def with_strip_height(height):
+    """Return a TIFF of 64 x 64 pixels, whose only strip is a JPEG that states another height."""
+    file = io.BytesIO()
+    Image.new("RGB", (64, 64), (200, 100, 0)).save(file, "TIFF", compression="jpeg")
+    before, frame, after = file.getvalue().partition(b"\xff\xc0\x00\x11\x08\x00\x40")
+    assert frame
+    return before + frame[:-1] + bytes([height]) + after
+
+
 def gif(*frames):
     pictures = [Image.fromarray(frame) for frame in frames]
     file = io.BytesIO()
@@ -183,6 +192,7 @@ PIXELS = [
         AGAIN | {"orientation applied": 1, "resized": 1}, resize="3x4"),
     rejected("a cut PNG", "a.png", png(1)[:-30], "damaged"),
     rejected("a changed PNG", "a.png", png(1)[:60] + b"\0\0\0" + png(1)[63:], "damaged"),
+    rejected("a strip with a JPEG of another size", "a.tif", with_strip_height(40), "damaged"),
     rejected("too many pixels", "a.png", png(20), "too large",
         max_pixels=pixels(9).shape[0] * pixels(9).shape[1]),
     *(rejected(f"{count} bands of {bits} bits with {given}", "a.tif", BANDS[
