@@ -73,9 +73,10 @@ def generations(dataset: str | os.PathLike[str]) -> list[Generation]:
         current = read_manifest(folder)
         builds = [build for build in builds if build.name != current.folder]
         found = [_described(folder, current.folder, current, is_current=True)]
-    except (FormatError, InputError):
-        # these say what to restore
-        if not builds:
+    except (FormatError, InputError) as error:
+        # the others say what can be restored
+        is_lost = isinstance(error, FormatError) or error.code == "dataset-missing"
+        if not (builds and is_lost):
             raise
     earlier = [_described(folder, build.name, build.manifest(), is_current=False) for build in builds]
     earlier.sort(key=lambda generation: (generation.committed_at, generation.folder), reverse=True)

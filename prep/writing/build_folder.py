@@ -61,8 +61,8 @@ _FILES = re.compile(
     r"[^/]+\.tfrecord-\d{5,}-of-\d{5,}|index/[^/]+\.tfrecord-\d{5,}-of-\d{5,}\.(idx|keys|labels)"
     r"|rejected\.jsonl|removed\.txt|dataset\.json|dataset_info\.json|features\.json|[^/]*labels\.txt"
 )
-# The files of its work, of which the last have no name yet; see ``unfinished_path``.
-_WORK_FILES = re.compile(r"[^/]+-\d{5,}\.(plan|done)|rejected\.jsonl?|[^/]+\.[0-9a-f]{16}")
+# The files of its work, of which the last have no name yet, or show workers that they share the folder.
+_WORK_FILES = re.compile(r"[^/]+-\d{5,}\.(plan|done)|rejected\.jsonl?|[^/]+[.-][0-9a-f]{16}")
 
 
 class ShardId(NamedTuple):

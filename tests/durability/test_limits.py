@@ -152,7 +152,10 @@ def test_an_output_without_write_permission_is_reported(commands, open_path):
         left = contents(out)
         folder.chmod(0o555)
         fails(commands.run([*command, "--overwrite", more], limits={"obeys": True}), message)
-        assert contents(out) == left
+        # in the second case what was written in its place waits in the next folder
+        found = contents(out)
+        assert {path: found[path] for path in left} == left
+        assert {path.partition("/")[0].partition("-")[2] for path in found.keys() - left} <= {"2"}
         folder.chmod(0o755)
     assert commands.run([*command, "--overwrite"], limits={"obeys": True}).status == 0
     assert contents(out) == before

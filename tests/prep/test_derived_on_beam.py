@@ -63,8 +63,8 @@ def test_tasks_do_not_grow_with_the_dataset_and_may_be_repeated(
             before = contents(work.folder)
             work.function(item)
             assert contents(work.folder) == before
-        # of a shard only its name and its number of examples
-        assert max(len(pickle.dumps(item)) for item in work.items) < 200
+        # of one shard its name, or its entry in the manifest
+        assert max(len(pickle.dumps(item)) for item in work.items) < 800
         work.progress.end()
         work.progress.follow()
 
