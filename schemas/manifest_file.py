@@ -37,7 +37,7 @@ def read_manifest(dataset: str | os.PathLike[str] | AnyPath) -> Manifest:
     except OSError as error:
         raise _no_dataset(root, error) from None
     path = absolute(root)
-    if manifest.folder == path.name:
+    if manifest.folder and manifest.folder == path.name:
         # the copy in the folder of a build, whose paths are those of the dataset
         raise InputError("dataset-is-build", path=root, dataset=path.parent)
     return manifest

@@ -25,11 +25,6 @@ _RESERVED = re.compile(
 )
 
 
-def is_reserved(name: str) -> bool:
-    """Return whether a dataset has a file of this name in addition to the shards."""
-    return _RESERVED.fullmatch(name) is not None
-
-
 def name_fault(name: str) -> str | None:
     """Return what is wrong with the name of a dataset or split, or None."""
     if not _NAME.fullmatch(name):

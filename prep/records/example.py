@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 from typing import TypeAlias, cast
 
 from tfshards.schemas import Feature, Schema
-from tfshards.schemas.example import FIRST, LIST_TAGS, SECOND, Decoded, ParsedExample, decode_key, fields
+from tfshards.schemas.example import FIRST, LIST_TAGS, SECOND, ParsedExample, decode_key, fields
 
 # The values of one feature: encoded bytes or a number if it has one value, else a list of its wire type.
 Values: TypeAlias = "bytes | int | float | Sequence[bytes] | Sequence[int] | Sequence[float]"
@@ -50,11 +50,6 @@ def canonical(example: ParsedExample, name: str) -> bytes:
 def is_single(feature: Feature) -> bool:
     """Return whether ``example_encoder`` takes one value of a feature rather than a list."""
     return feature.shape == () or feature.is_encoded or feature.kind == "raw"
-
-
-def as_encoded(feature: Feature, values: Decoded) -> Values:
-    """Return a decoded value in the form that ``example_encoder`` takes."""
-    return values[0] if is_single(feature) else values
 
 
 def with_key_prefix(data: bytes, prefix: bytes) -> bytes:

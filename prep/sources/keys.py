@@ -9,11 +9,7 @@ import re
 import unicodedata
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
 from typing import BinaryIO, TypeVar, overload
-
-import numpy as np
-import numpy.typing as npt
 
 from tfshards.schemas import Feature, InputError, OptionsError
 from tfshards.schemas.json_reader import shown
@@ -105,28 +101,6 @@ def parts_of(keys: Sequence[bytes]) -> Iterator[bytes]:
     """Yield keys joined by NUL, many at a time."""
     for start in range(0, len(keys), _KEYS_AT_ONCE):
         yield b"\0".join(keys[start : start + _KEYS_AT_ONCE])
-
-
-class JoinedKeys(LazyKeys):
-    """The keys in an array of their bytes, joined by NUL, which are split when the first key is needed."""
-
-    def __init__(self, joined: npt.NDArray[np.uint8], count: int) -> None:
-        self._joined = joined
-        self._count = count
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __iter__(self) -> Iterator[bytes]:
-        return iter(self._keys)
-
-    @cached_property
-    def _keys(self) -> list[bytes]:
-        return self._joined.tobytes().split(b"\0")
-
-    def at(self, number: int) -> bytes:
-        """Return a key by its number."""
-        return self._keys[number]
 
 
 _LONGEST = 1 << 16
