@@ -20,12 +20,12 @@ from tfshards.loader.integrity.damaged import open_indexed
 from tfshards.loader.options.load_options import LoadOptions, takes
 from tfshards.loader.options.selection import Facts, Position
 from tfshards.loader.options.worker import Worker, num_cpus
-from tfshards.loader.order.ops import Ints
+from tfshards.loader.order.epoch import Ints
 from tfshards.loader.order.plan import facts_of, make_plan, no_steps
-from tfshards.loader.order.source import open_source, without_class
+from tfshards.loader.reading.source import open_source, without_class
 from tfshards.loader.order.steps import PADDING, Steps
 from tfshards.loader.resources.cache import copied_shards, identities
-from tfshards.loader.stored.frames import Frames, read_values
+from tfshards.loader.reading.frames import Frames, read_values
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.columns import Columns as Parser
 from tfshards.schemas.coordinates import coordinates_of

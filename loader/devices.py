@@ -20,7 +20,7 @@ from tfshards.loader.options.validation import check_least
 from tfshards.loader.options.worker import Worker
 from tfshards.loader.order.assignment import num_steps
 from tfshards.loader.order.plan import choose_population
-from tfshards.loader.order.source import open_source
+from tfshards.loader.reading.source import open_source
 from tfshards.loader.pipeline import load_dataset
 from tfshards.loader.training.strategies import has_servers, has_several_hosts, num_shares
 from tfshards.schemas import OptionsError

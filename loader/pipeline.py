@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-import gc
-import threading
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
 
 import tensorflow as tf
 
 from tfshards.loader.examples.boxes import unmoved_boxes
-from tfshards.loader.examples.content import Content, make_content, unmoved_arrays
-from tfshards.loader.fetching.open import fetched_shards, is_fetched
+from tfshards.loader.examples.content import make_content, unmoved_arrays
 from tfshards.loader.graph.raw_ops import pipeline_options, with_cardinality
 from tfshards.loader.graph.stages import keep_alive
-from tfshards.loader.integrity.damaged import open_shards
 from tfshards.loader.options.load_options import LoadOptions, takes
-from tfshards.loader.order.assignment import Assignment
 from tfshards.loader.order.plan import make_plan, no_steps
-from tfshards.loader.order.source import open_source, without_class
-from tfshards.loader.records.record_reader import RecordReader, on_graph
-from tfshards.loader.resources.budget import ahead_within, forecast
-from tfshards.loader.resources.cache import copied_shards
-from tfshards.loader.tensors.batches import Ahead, make_batches, needs_numbers
-from tfshards.loader.tensors.specs import example_spec, traced
+from tfshards.loader.reading.source import open_source, without_class
+from tfshards.loader.tensors.batches import BATCHES_AHEAD, make_batches
+from tfshards.loader.tensors.feed import Feed
+from tfshards.loader.reading.opening import open_frames, open_windows
 from tfshards.loader.training.strategies import warn_of_other_workers, warn_of_uneven_replicas
 from tfshards.schemas.coordinates import coordinates_of
-
-# With fewer positions, numbering the records takes less time than tracing the functions that name a damaged
-# record without numbers: 1 microsecond for each, against a tenth of a second.
-FEW_POSITIONS = 10_000
 
 
 @takes(LoadOptions)
@@ -66,32 +52,6 @@ def load(options: LoadOptions) -> tf.data.Dataset:
     return load_dataset(options)
 
 
-# The loads that have put it off, of all threads.
-_num_without = 0
-_lock = threading.Lock()
-
-
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Put off the collection of garbage.
-
-    The many new objects of a graph otherwise start one of all that TensorFlow has made while it was imported,
-    which takes as long as the rest of ``load``, and finds nothing.
-    """
-    global _num_without
-    with _lock:
-        _num_without += gc.isenabled() or _num_without > 0
-        is_counted = _num_without > 0
-        gc.disable()
-    try:
-        yield
-    finally:
-        with _lock:
-            _num_without -= is_counted
-            if is_counted and not _num_without:
-                gc.enable()
-
-
 def load_dataset(options: LoadOptions) -> tf.data.Dataset:
     """Return the dataset of ``load``."""
     source = open_source(options)
@@ -108,44 +68,14 @@ def load_dataset(options: LoadOptions) -> tf.data.Dataset:
     assignment = plan.assignment
     if assignment.num_steps == 0:
         warnings.warn(no_steps(source, assignment), stacklevel=4)
-    shards = open_shards(source, options)
-    budget, sizes = options.budget_bytes, None
-    if budget is not None:
-        example = example_spec(content)
-        spec: object = example
-        if content.user_map is not None:
-            user_map, spec = traced(content.user_map, example)
-            content = replace(content, user_map=user_map)
-        sizes = forecast(source, RecordReader(shards, plan), content, spec)
-    fetches = is_fetched(options, source, shards, plan)
-    if fetches:
-        # shorter streams by steps, so that fewer blocks are read at the same time
-        chunk = min(1, plan.assignment.chunk)
-        plan = replace(plan, assignment=replace(plan.assignment, chunk=chunk))
-        most_bytes = None if budget is None or sizes is None else budget - sizes.least
-        shards = fetched_shards(shards, plan, source, options, most_bytes)
-    ahead = Ahead()
-    if budget is not None and sizes is not None:
-        fetched = 0 if shards.fetcher is None else shards.fetcher.memory_bytes
-        ahead = ahead_within(replace(sizes, fetched=fetched), budget, ahead)
-    reader = RecordReader(shards, on_graph(plan))
-    if options.cache_folder is not None and not fetches:
-        strict = options.on_damage == "raise"
-        paths = copied_shards(source, options.cache_folder, strict=strict)
-        reader = replace(reader, shards=replace(shards, paths=tuple(map(str, paths))))
-    reader = replace(reader, numbered=fetches or is_numbered(content, assignment))
-    with _without_collection():
-        batches = make_batches(reader, content, ahead)
+    frames, damage = open_frames(source, options)
+    windows = open_windows(source, options, frames, is_scattered=plan.is_scattered)
+    feed = Feed(plan, content, frames, windows, damage)
+    batches = make_batches(feed, content)
     num_steps = tf.data.INFINITE_CARDINALITY if plan.num_steps is None else plan.num_steps
-    dataset = with_cardinality(batches, num_steps).prefetch(ahead.batches).with_options(pipeline_options())
-    if reader.shards.fetcher is not None:
-        dataset = keep_alive(dataset, reader.shards.fetcher)
+    dataset = with_cardinality(batches, num_steps).prefetch(BATCHES_AHEAD).with_options(pipeline_options())
+    dataset = keep_alive(dataset, feed)
     # Last, so that a load that fails leaves the Progress unchanged.
     if options.tracker is not None and plan.facts is not None:
         options.tracker.load_from_here(plan.facts, assignment.num_steps, options.epochs)
     return dataset
-
-
-def is_numbered(content: Content, assignment: Assignment) -> bool:
-    """Return whether the records of local files are read with their numbers."""
-    return assignment.num_positions < FEW_POSITIONS or needs_numbers(content, assignment)

@@ -14,9 +14,9 @@ import numpy.typing as npt
 from tfshards.loader.options.load_options import cache_of
 from tfshards.loader.options.selection import select_features
 from tfshards.loader.options.validation import check_choice
-from tfshards.loader.order.source import OpenSplit, split_name
+from tfshards.loader.reading.source import OpenSplit, split_name
 from tfshards.loader.resources.cache import copied_shards, identities
-from tfshards.loader.stored.frames import Frames, read_values
+from tfshards.loader.reading.frames import Frames, read_values
 from tfshards.schemas import InputError, OptionsError, Schema, read_manifest
 from tfshards.schemas.columns import Columns
 from tfshards.schemas.keys import KeyTable, each_shard

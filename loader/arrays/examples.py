@@ -14,9 +14,9 @@ from tfshards.loader.examples.crops import draws_of
 from tfshards.loader.examples.keypoints import moved_keypoints
 from tfshards.loader.examples.weights import Weighing
 from tfshards.loader.options.load_options import WEIGHT
-from tfshards.loader.order.epoch import MAP, random_bits
-from tfshards.loader.order.ops import NUMPY, Ints
-from tfshards.loader.order.steps import PADDING
+from tfshards.loader.order.epoch import MAP, Ints, random_bits
+from tfshards.loader.order.ops import NUMPY
+from tfshards.loader.reading.damage import PADDING
 from tfshards.schemas import Feature, FormatError, OptionsError, Problem
 from tfshards.schemas.columns import objects
 
@@ -47,7 +47,7 @@ def processed(content: Content, columns: Columns, epoch: int, numbers: Ints) -> 
 
 
 def _by_example(content: Content, columns: Columns, epoch: int, numbers: Ints) -> Columns:
-    draws = draws_of(NUMPY, content.images.values(), np.int64(epoch), numbers)
+    draws = draws_of(content.images.values(), epoch, numbers)
     rows = []
     for row, number in enumerate(numbers.tolist()):
         values = {name: column[row] for name, column in columns.items()}
@@ -56,7 +56,7 @@ def _by_example(content: Content, columns: Columns, epoch: int, numbers: Ints) -
         except ValueError as error:
             raise FormatError("an example", [Problem(f"example {number}", str(error))]) from error
     if content.user_map is not None:
-        seeds = random_bits(NUMPY, content.map_seed, MAP, np.int64(epoch), numbers[:, None], np.arange(2))
+        seeds = random_bits(content.map_seed, MAP, epoch, numbers[:, np.newaxis], np.arange(2))
         return {"": objects([content.user_map(row, seed) for row, seed in zip(rows, seeds, strict=True)])}
     return {
         feature.name: _stacked(content, feature, [row[feature.name] for row in rows])

@@ -12,7 +12,7 @@ from tfshards.loader.options.boxes import Boxes, Keypoints
 from tfshards.loader.options.image import FLOAT_DTYPES, Image
 from tfshards.loader.options.load_options import WEIGHT, LoadOptions
 from tfshards.loader.options.selection import select_features
-from tfshards.loader.order.source import OpenSplit
+from tfshards.loader.reading.source import OpenSplit
 from tfshards.schemas import Feature, OptionsError, Schema
 from tfshards.schemas.coordinates import coordinates_of
 from tfshards.schemas.pixels import as_image, left_behind, likely_images, pixel_images

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tfshards.loader.options.image import Image
-from tfshards.loader.order.epoch import CROP, FLIP, random_bits
+from tfshards.loader.order.epoch import CROP, FLIP, Ints, random_bits
 from tfshards.loader.order.ops import Array, Ops
 
 ATTEMPTS = 10
@@ -18,7 +20,7 @@ AXES = ("vertical", "horizontal")
 GRAY_WEIGHTS, GRAY_SHIFT = (9797, 19234, 3737), 15
 
 
-def draws_of(ops: Ops, images: Iterable[Image], epoch: Array, numbers: Array) -> dict[str, Array]:
+def draws_of(images: Iterable[Image], epoch: int, numbers: Ints) -> dict[str, npt.NDArray[Any]]:
     """Return the random draws for the examples ``numbers`` (int64) in an epoch, by name.
 
     Crops have the name ``crop_name``: shape ``(numbers, ATTEMPTS, 4)`` float32, as in ``random_box``, or
@@ -28,11 +30,11 @@ def draws_of(ops: Ops, images: Iterable[Image], epoch: Array, numbers: Array) ->
     draws = {}
     for image in images:
         if image.crop == "random":
-            draws[crop_name(image)] = _boxes(ops, image, epoch, numbers)
+            draws[crop_name(image)] = _boxes(image, epoch, numbers)
         if image.crop == "shift":
-            draws[crop_name(image)] = ops.cast(_uniform(ops, image.seed, epoch, numbers, [2]), "float32")
+            draws[crop_name(image)] = _uniform(image.seed, epoch, numbers, [2]).astype(np.float32)
         if image.flip:
-            bits = random_bits(ops, image.seed, FLIP, epoch, numbers[:, None], np.arange(2))
+            bits = random_bits(image.seed, FLIP, epoch, numbers[:, np.newaxis], np.arange(2))
             draws[f"flip {image.seed}"] = bits < 2**62
     return draws
 
@@ -114,23 +116,23 @@ def _placed(ops: Ops, last: Array, box: Array, draws: Array) -> Array:
     return ops.concat([ops.minimum(corner, last), box])
 
 
-def _boxes(ops: Ops, image: Image, epoch: Array, numbers: Array) -> Array:
+def _boxes(image: Image, epoch: int, numbers: Ints) -> npt.NDArray[np.float32]:
     """Return boxes for ``random_box``: area uniform and aspect ratio log-uniform within their limits."""
-    uniform = _uniform(ops, image.seed, epoch, numbers, [ATTEMPTS, 4])
+    uniform = _uniform(image.seed, epoch, numbers, [ATTEMPTS, 4])
     area = image.scale[0] + uniform[..., 0] * (image.scale[1] - image.scale[0])
     low, high = map(math.log, image.ratio)
-    aspect = ops.exp(low + uniform[..., 1] * (high - low))
-    sides = [ops.sqrt(area / aspect), ops.sqrt(area * aspect)]
-    return ops.cast(ops.stack([*sides, uniform[..., 2], uniform[..., 3]], -1), "float32")
+    aspect = np.exp(low + uniform[..., 1] * (high - low))
+    sides = [np.sqrt(area / aspect), np.sqrt(area * aspect)]
+    return np.stack([*sides, uniform[..., 2], uniform[..., 3]], -1).astype(np.float32)
 
 
-def _uniform(ops: Ops, seed: int, epoch: Array, numbers: Array, shape: list[int]) -> Array:
+def _uniform(seed: int, epoch: int, numbers: Ints, shape: list[int]) -> npt.NDArray[np.float64]:
     """Return uniform draws from 0 to 1, without 1, of this shape for each example.
 
     In float64, because the last bit of exp() may depend on the library and on the index of a value;
     rounding to whole pixels removes that bit.
     """
     words = np.arange(math.prod(shape)).reshape(shape)
-    each = ops.reshape(numbers, [-1, *[1] * len(shape)])
-    bits = random_bits(ops, seed, CROP, epoch, each, words)
-    return ops.cast(bits // 2 ** (63 - _BITS), "float64") / 2**_BITS
+    bits = random_bits(seed, CROP, epoch, numbers.reshape(-1, *[1] * len(shape)), words)
+    drawn: npt.NDArray[np.float64] = (bits >> 63 - _BITS) / 2**_BITS
+    return drawn

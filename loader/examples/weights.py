@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tfshards.loader.options.load_options import BALANCED, SampleWeights
-from tfshards.loader.order.source import split_name
+from tfshards.loader.reading.source import split_name
 from tfshards.schemas import Feature, InputError, Manifest, OptionsError, read_manifest
 from tfshards.schemas.storage import any_path
 

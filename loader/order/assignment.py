@@ -17,14 +17,15 @@ from dataclasses import dataclass
 
 from tfshards.loader.options.order_options import Remainder
 from tfshards.loader.options.selection import Shuffle
-from tfshards.loader.options.worker import Worker, num_cpus
+from tfshards.loader.options.worker import Worker
 from tfshards.schemas import OptionsError
 
 # A batch draws from at most this many parts of the split, each an open file. With fewer parts, several
 # examples of a typical batch come from the same part, and neighbors share a batch in many epochs
 # (benchmarks/shuffle.py).
 MOST_LANES = 256
-# Entering a compressed shard decompresses everything before the offset.
+# Compressed shards were once read in place, where entering one decompresses everything before the offset:
+# the order of their datasets stays as it was.
 MOST_COMPRESSED_LANES = 64
 # Seeking to a run takes about 20 microseconds, a thirtieth of the time to read this many bytes.
 RUN_BYTES = 1 << 20
@@ -34,13 +35,6 @@ RUNS_A_LANE = 2
 # similar, also in neighboring lanes, which share a run.
 STORED_RUN_BYTES = 128 << 10
 STORED_RUNS_A_LANE = 8
-# Reading records of pixels takes half of the time that a view of them takes (docs/scale.md).
-MOST_READERS = 16
-# Small batches are parsed together.
-PARSED_BYTES = 1 << 20
-MOST_PARSED = 64
-# By steps, each stream costs an open file, a seek and about 0.3 ms; longer streams exceed the CPU cache.
-STREAM_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -61,15 +55,12 @@ class Stored:
 
 @dataclass(frozen=True, kw_only=True)
 class Assignment:
-    """The positions that one worker reads in an epoch, and in which blocks.
+    """The positions that one worker reads in an epoch.
 
     Attributes:
         run: the number of neighbors that stay together; 0 for the stored order.
         lanes: number of lanes of all workers together; 0 by steps.
         usual_lanes: default number of lanes for every number of workers that divides it; 0 by steps.
-        group: the number of steps that are parsed together.
-        chunk: by steps, the number of groups of one stream; 0 by lanes.
-        num_readers: the number of threads that read for one step at the same time, on which no order depends.
     """
 
     num_positions: int
@@ -79,9 +70,6 @@ class Assignment:
     run: int
     lanes: int
     usual_lanes: int
-    group: int
-    chunk: int
-    num_readers: int
 
     @property
     def global_batch_size(self) -> int:
@@ -114,16 +102,12 @@ def assign(
     shuffle: Shuffle | None,
 ) -> Assignment:
     """Return the positions of an epoch that ``worker`` reads."""
-    batch_bytes = stored.record_bytes * batch_size
-    group = max(1, min(MOST_PARSED, int(PARSED_BYTES / batch_bytes)))
     if shuffle is None or shuffle.how == "full":
-        chunk = max(1, int(STREAM_BYTES / (batch_bytes * group)))
         run = 0 if shuffle is None else 1
         lanes = usual = 0
     else:
         # If the workers divide the lanes, none of these values depends on the number of workers, and
         # neither does the order.
-        chunk = 0
         most = MOST_COMPRESSED_LANES if stored.is_compressed else MOST_LANES
         global_batch_size = batch_size * worker.count
         usual, lanes = (num_lanes(global_batch_size, n, shuffle.lanes, most) for n in (1, worker.count))
@@ -136,18 +120,7 @@ def assign(
         run=run,
         lanes=lanes,
         usual_lanes=usual,
-        group=group,
-        chunk=chunk,
-        num_readers=_num_readers(lanes // worker.count),
     )
-
-
-def _num_readers(worker_lanes: int) -> int:
-    """Return a power of two that divides the lanes: at least two, where it can be, and one a processor."""
-    found, most = 1, min(MOST_READERS, max(2, num_cpus()))
-    while worker_lanes and worker_lanes % (2 * found) == 0 and 2 * found <= most:
-        found *= 2
-    return found
 
 
 def _run(num_positions: int, stored: Stored, lanes: int) -> int:
@@ -191,11 +164,6 @@ def num_lanes(
     if wanted % num_workers:
         raise OptionsError("lanes-workers", wanted=wanted, num_workers=num_workers, divisors=divisors(wanted))
     return wanted
-
-
-def lane_start(num_positions: int, lanes: int, lane: int) -> int:
-    """Return the position at which a lane starts; lane ``lanes`` starts at ``num_positions``."""
-    return lane * num_positions // lanes
 
 
 def divisors(number: int) -> list[int]:

@@ -19,12 +19,13 @@ from tfshards.loader.order.population import (
     Groups,
     Members,
     Population,
+    Ranges,
     grouped,
     quotas_of,
     ranges_of,
     taken,
 )
-from tfshards.loader.order.source import OpenSplit
+from tfshards.loader.reading.source import OpenSplit
 from tfshards.schemas import OptionsError
 from tfshards.schemas.errors import counted
 
@@ -199,6 +200,11 @@ class ReadPlan:
     facts: Facts | None
 
     @property
+    def is_scattered(self) -> bool:
+        """Whether the records that are read after one another are no neighbors."""
+        return not isinstance(self.population, Ranges) or self.order.run == 1
+
+    @property
     def num_steps(self) -> int | None:
         """The steps of the run; None for no end."""
         steps = self.assignment.num_steps
@@ -219,10 +225,6 @@ def make_plan(options: LoadOptions, source: OpenSplit) -> ReadPlan:
         is_permuted=not _is_adopted(source.manifest.options),
         is_compressed=source.manifest.compression != "none",
     )
-    is_full = options.shuffle is not None and options.shuffle.how == "full"
-    if stored.is_compressed and (is_full or options.classes is not None or isinstance(options.path, Mix)):
-        # all records before each one would be decompressed
-        raise OptionsError("compressed-random")
     population = choose_population(options, source)
     check_workers(begin.order, options.batch_size, options.this_worker)
     shuffle = kept_shuffle(options.shuffle, begin.order)
@@ -244,7 +246,7 @@ def make_plan(options: LoadOptions, source: OpenSplit) -> ReadPlan:
         run=assignment.run,
         seed=order_seed(shuffle.seed, source.manifest.build_id) if shuffle is not None else 0,
         lanes=assignment.lanes,
-        # In compressed shards, entering a lane at a random rank would decompress twice as much.
+        # see MOST_COMPRESSED_LANES
         is_entered=not stored.is_compressed,
     )
     return ReadPlan(

@@ -2,24 +2,19 @@
 
 ``Ranges`` are intervals of the split and ``Members`` single examples, each once. ``Groups`` have a quota
 each, filled by their examples in turn, epoch after epoch: classes in given ratios, or mixed datasets.
-
-``numbers`` gives the examples of members; ``members_of``, in NumPy only, the members of examples.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from tfshards.loader.options.selection import Part
-from tfshards.loader.order.ops import NUMPY, Array, Ints, Ops
-
-# What ``members_of`` returns: the indices of the numbers asked for, and a member for each.
-Found: TypeAlias = "tuple[Ints, Ints]"
+from tfshards.loader.order.epoch import Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,19 +34,15 @@ class Ranges:
         """The number of positions of an epoch."""
         return int(self.sizes.sum())
 
-    def numbers(self, ops: Ops, epoch: Array, members: Array) -> Array:
-        """Return the examples' numbers in the split, for an int64 vector of members."""
+    def numbers(self, epoch: int, members: Ints) -> Ints:
+        """Return the examples' numbers in the split, for an int64 array of members."""
         del epoch  # every epoch has the same examples
         ends = np.cumsum(self.sizes)
-        row = ops.first_after(ends, members)
-        return members + ops.gather(self.starts - (ends - self.sizes), row)
+        if len(ends) == 1:
+            return members + self.starts[0]
+        row = np.searchsorted(ends, members, side="right")
+        return members + (self.starts - (ends - self.sizes))[row]
 
-    def members_of(self, epoch: int, numbers: Ints) -> Found:
-        """Return the members that are the examples ``numbers``, an int64 vector."""
-        del epoch
-        column = numbers[:, None]
-        asked, row = np.nonzero((self.starts <= column) & (column < self.starts + self.sizes))
-        return asked, numbers[asked] - (self.starts - (np.cumsum(self.sizes) - self.sizes))[row]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,45 +61,24 @@ class Groups:
         turns: shape ``(num_positions,)`` int64: the number of positions of its group before it.
     """
 
-    # tensors in the graph, which holds them once
-    members: Array
-    firsts: Array
-    sizes: Array
-    quotas: Array
-    pattern: Array
-    turns: Array
+    members: Ints
+    firsts: Ints
+    sizes: Ints
+    quotas: Ints
+    pattern: npt.NDArray[np.int32]
+    turns: Ints
 
     @property
     def num_positions(self) -> int:
         """The number of positions of an epoch."""
         return int(self.pattern.shape[0])
 
-    def numbers(self, ops: Ops, epoch: Array, members: Array) -> Array:
-        """Return the examples' numbers in the split, for an int64 vector of members, of an epoch."""
-        group = ops.gather(self.pattern, members)
-        turn = ops.gather(self.turns, members) + epoch * ops.gather(self.quotas, group)
-        turn %= ops.gather(self.sizes, group)
-        return ops.gather(self.members, ops.gather(self.firsts, group) + turn)
+    def numbers(self, epoch: int, members: Ints) -> Ints:
+        """Return the examples' numbers in the split, for an int64 array of members, of an epoch."""
+        group = self.pattern[members]
+        turn = (self.turns[members] + epoch * self.quotas[group]) % self.sizes[group]
+        return self.members[self.firsts[group] + turn]
 
-    def members_of(self, epoch: int, numbers: Ints) -> Found:
-        """Return the members that are the examples ``numbers``, an int64 vector; of any, none or several."""
-        asked, order = _found(self.members, numbers, self._ascending)
-        group = np.searchsorted(self.firsts, order, side="right") - 1
-        size, quota = self.sizes[group], self.quotas[group]
-        # the turns of an example in this epoch are `first`, `first + size`, ... below the quota
-        first = (order - self.firsts[group] - epoch * quota) % size
-        row, times = NUMPY.repeated(np.maximum(0, -((first - quota) // size)))
-        begin = (np.cumsum(self.quotas) - self.quotas)[group]
-        return asked[row], self._by_group[(begin + first)[row] + times * size[row]]
-
-    @cached_property
-    def _ascending(self) -> Ints:
-        return np.argsort(self.members, kind="stable")
-
-    @cached_property
-    def _by_group(self) -> Ints:
-        """The members of each group in the order of their turns, group after group."""
-        return np.argsort(self.pattern, kind="stable")
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,33 +86,22 @@ class Members:
     """Some examples, each once.
 
     Attributes:
-        members: their numbers in ascending order, an int64 vector; in the graph a tensor, held once.
+        members: their numbers in ascending order, an int64 vector.
     """
 
-    members: Array
+    members: Ints
 
     @property
     def num_positions(self) -> int:
         """The number of positions of an epoch."""
         return int(self.members.shape[0])
 
-    def numbers(self, ops: Ops, epoch: Array, members: Array) -> Array:
-        """Return the examples' numbers in the split, for an int64 vector of members."""
+    def numbers(self, epoch: int, members: Ints) -> Ints:
+        """Return the examples' numbers in the split, for an int64 array of members."""
         del epoch  # every epoch has the same examples
-        return ops.gather(self.members, members)
-
-    def members_of(self, epoch: int, numbers: Ints) -> Found:
-        """Return the members that are the examples ``numbers``, an int64 vector."""
-        del epoch
-        return _found(self.members, numbers)
+        return self.members[members]
 
 
-def _found(values: Ints, wanted: Ints, order: Ints | None = None) -> Found:
-    """Return where each wanted value occurs in ``values``, which are ascending or ascend in ``order``."""
-    low, high = (np.searchsorted(values, wanted, side, order) for side in ("left", "right"))
-    asked, within = NUMPY.repeated(high - low)
-    places = low[asked] + within
-    return asked, places if order is None else order[places]
 
 
 Population: TypeAlias = "Ranges | Members | Groups"

@@ -1,4 +1,4 @@
-"""The examples of the steps of a run, as arrays of NumPy: which ones a worker reads, without reading them."""
+"""The examples of the steps of a run: which ones a worker reads, without reading them."""
 
 from __future__ import annotations
 
@@ -8,21 +8,18 @@ from itertools import count
 
 import numpy as np
 
-from tfshards.loader.order.epoch import Epoch
-from tfshards.loader.order.ops import NUMPY, Array, Ints
+from tfshards.loader.order.epoch import Epoch, Ints, lane_bounds
 from tfshards.loader.order.plan import ReadPlan
-from tfshards.loader.order.ranks import Rows, ranks_of_lanes, ranks_of_steps, rows_of_ranks
-
-# Used instead of an example's number for a record that only pads a batch.
-PADDING = -2
+from tfshards.loader.reading.damage import PADDING
 
 
 class Steps:
-    """The examples of each step of a plan, whose order NumPy computes; any number of threads may ask."""
+    """The examples of each step of a plan; any number of threads may ask."""
 
     def __init__(self, plan: ReadPlan) -> None:
         self.plan = plan
-        self._epoch: Epoch | None = None
+        # the epochs that were asked for last: one may end while the next one begins
+        self._epochs: list[Epoch] = []
         self._lock = threading.Lock()
 
     def numbers(self, epoch: int, step: int, end: int | None = None) -> Ints:
@@ -32,41 +29,40 @@ class Steps:
             Shape ``(steps, batch_size)`` int64, in the order in which ``load`` delivers them; ``PADDING`` for
             rows that the last step of an epoch lacks.
         """
-        assignment, opened = self.plan.assignment, self._opened(epoch)
-        end = step + 1 if end is None else end
-        if assignment.lanes:
-            readers = range(assignment.num_readers)
-            of_readers = [ranks_of_lanes(NUMPY, assignment, opened, each, step, end) for each in readers]
-            starts, counts, missing = (
-                np.concatenate([(*ranks, lacking)[column] for ranks, lacking in of_readers])
-                for column in range(3)
-            )
-            by_lane = _ranks(starts, counts, missing).reshape(len(starts), end - step, -1)
-            ranks = by_lane.swapaxes(0, 1).reshape(end - step, -1)
-        else:
-            (starts, counts), missing = ranks_of_steps(NUMPY, assignment, np.int64(step), np.int64(end))
-            ranks = _ranks(starts[:, None], counts[:, None], missing).reshape(end - step, -1)
-        found, is_real = np.full(ranks.shape, PADDING, np.int64), ranks >= 0
-        members = self.plan.order.members(opened, ranks[is_real])
-        found[is_real] = self.plan.population.numbers(NUMPY, np.int64(epoch), members)
-        return found
+        steps = 1 if end is None else end - step
+        lanes = self.of_lanes(epoch, step, step + steps)
+        return lanes.reshape(len(lanes), steps, -1).swapaxes(0, 1).reshape(steps, -1)
 
-    def rows_of(self, epoch: int, numbers: Ints) -> tuple[Ints, Rows]:
-        """Return where examples come in an epoch, for all workers: the inverse of ``numbers``.
+    def of_lanes(self, epoch: int, step: int, end: int) -> Ints:
+        """Return the same numbers by lane, in which neighbors are: shape ``(lanes, steps * rows)``.
 
-        Args:
-            epoch: from 0.
-            numbers: the numbers of the examples, an int64 vector.
-
-        Returns:
-            For each occurrence, in no order: the index of its example in ``numbers``, and its row. An example
-            has none in epochs that leave it out.
+        By steps it is one lane of all rows.
         """
-        plan, opened = self.plan, self._opened(epoch)
-        asked, members = plan.population.members_of(epoch, numbers)
-        rows = rows_of_ranks(plan.assignment, opened, plan.order.ranks(opened, members))
-        is_read = rows.steps < plan.assignment.num_steps
-        return asked[is_read], Rows(*(each[is_read] for each in rows))
+        plan, assignment = self.plan, self.plan.assignment
+        opened = self._opened(epoch)
+        if assignment.lanes:
+            own = slice(first := assignment.worker.index * assignment.worker_lanes, first + assignment.worker_lanes)
+            bounds = lane_bounds(assignment.num_positions, assignment.lanes)
+            begins, lengths = (each[own, np.newaxis] for each in (bounds[:-1], np.diff(bounds)))
+            rows = assignment.rows_per_lane
+            within = np.arange(step * rows, end * rows)
+            is_real = within < lengths
+            # each lane is a circle
+            ranks = opened.entries[own, np.newaxis] + within
+            ranks = begins + np.where(ranks >= lengths, ranks - lengths, ranks)
+        else:
+            first = np.arange(step, end) * assignment.global_batch_size
+            first += assignment.worker.index * assignment.batch_size
+            ranks = (first[:, np.newaxis] + np.arange(assignment.batch_size)).reshape(1, -1)
+            is_real = ranks < assignment.num_positions
+        is_whole = bool(is_real.all())
+        members = plan.order.members(opened, ranks if is_whole else ranks[is_real])
+        numbers = plan.population.numbers(epoch, members)
+        if is_whole:
+            return numbers
+        found = np.full(ranks.shape, PADDING, np.int64)
+        found[is_real] = numbers
+        return found
 
     def positions(
         self, first_epoch: int = 0, first: int | None = None, stride: int = 1
@@ -92,16 +88,8 @@ class Steps:
 
     def _opened(self, number: int) -> Epoch:
         with self._lock:
-            if self._epoch is None or self._epoch.number != number:
-                self._epoch = self.plan.order.epoch(np.int64(number))
-            return self._epoch
-
-
-def _ranks(starts: Array, counts: Array, missing: Array) -> Ints:
-    """Return the ranks of rows of intervals, shape ``(rows, counts + missing)``; -1 for missing ones."""
-    index, within = NUMPY.repeated(counts.reshape(-1))
-    num_ranks = counts.sum(axis=1)
-    width = int(num_ranks[0] + missing[0])
-    found = np.full((len(counts), width), -1, np.int64)
-    found[np.arange(width) < num_ranks[:, None]] = starts.reshape(-1)[index] + within
-    return found
+            found = next((each for each in self._epochs if each.number == number), None)
+            if found is None:
+                found = self.plan.order.epoch(number)
+                self._epochs = [found, *self._epochs[:1]]
+            return found

@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import tensorflow as tf
 
 from tfshards.loader.examples.boxes import moved_boxes
 from tfshards.loader.examples.content import Content, pixels_shape, without_elements
-from tfshards.loader.examples.crops import draws_of
 from tfshards.loader.examples.keypoints import moved_keypoints
 from tfshards.loader.graph.ops import GRAPH
 from tfshards.loader.graph.raw_ops import without_autograph
-from tfshards.loader.graph.stages import mapped, unbatched
+from tfshards.loader.graph.stages import call_method, mapped, unbatched
 from tfshards.loader.options.load_options import WEIGHT
 from tfshards.loader.options.worker import num_cpus
-from tfshards.loader.order.assignment import Assignment
-from tfshards.loader.order.steps import PADDING
-from tfshards.loader.records.intervals import check_rows
-from tfshards.loader.records.record_reader import RecordReader
-from tfshards.loader.records.streams import read_groups
+from tfshards.loader.reading.damage import PADDING
 from tfshards.loader.tensors.decode import decode_image, decode_with_region
+from tfshards.loader.tensors.feed import MAP_SEED, MISSING, Feed
 from tfshards.loader.tensors.labels import example_weights
+from tfshards.loader.tensors.records import read_groups
 from tfshards.loader.tensors.specs import (
     Batch,
     Nest,
     Values,
     check_returned,
     is_list,
-    map_seeds,
     with_elements,
 )
 from tfshards.schemas import Feature
@@ -127,41 +122,26 @@ def _in_rows(value: tf.Tensor, feature: Feature) -> tf.Tensor:
 
 # Examples are delivered in order: with only one per processor, a slow example would block the others.
 DECODED_PER_CPU = 4
+# Groups that are parsed, and batches that are ready, before the training step requests them.
+PARSED_AHEAD, BATCHES_AHEAD = 2, 2
 
 
-@dataclass(frozen=True)
-class Ahead:
-    """How much is processed before the training step requests it."""
+def make_batches(feed: Feed, content: Content) -> tf.data.Dataset:
+    """Return the batches of what ``feed`` plans."""
+    assignment = feed.plan.assignment
 
-    decoded: int = field(default_factory=lambda: DECODED_PER_CPU * num_cpus())
-    batches: int = 2
-    parsed: int = 2
+    def parse(begin: tf.Tensor, end: tf.Tensor, records: tf.Tensor) -> Values:
+        records = _completed(feed, begin, end, records)
+        return _parse(content, feed, begin, end, records)
 
-
-def needs_numbers(content: Content, assignment: Assignment) -> bool:
-    """Return whether the batches depend on the numbers of examples, or on which rows are padding."""
-    return content.is_random or assignment.remainder != "drop"
-
-
-def make_batches(reader: RecordReader, content: Content, ahead: Ahead) -> tf.data.Dataset:
-    """Return the batches of what ``reader`` reads."""
-    shards, assignment = reader.shards, reader.plan.assignment
-
-    def parse(epoch: tf.Tensor, rows: tuple[tf.Tensor, ...]) -> Values:
-        *numbers, records = (_by_step(assignment, each) for each in rows)
-        if numbers:
-            with tf.control_dependencies([check_rows(shards, numbers[0])]):
-                records = tf.identity(records)
-        return _parse(content, assignment, tf.reshape(epoch, [-1])[0], numbers, records)
-
-    parsed = mapped(read_groups(reader), parse, ahead.parsed)
-    if assignment.group > 1 or content.by_example:
+    parsed = mapped(read_groups(feed), parse, PARSED_AHEAD)
+    if feed.group > 1 or content.by_example:
         # the values of a step, or of an example if examples are processed one by one
         parsed = unbatched(parsed)
     if not content.by_example:
         steps = parsed
     else:
-        examples = parsed.map(_example_work(content), ahead.decoded)
+        examples = parsed.map(_example_work(content), DECODED_PER_CPU * num_cpus())
         if content.user_map is not None:
             check_returned(examples.element_spec[0], content.adds_weight)
         specs = [each for each in tf.nest.flatten(examples.element_spec) if isinstance(each, tf.TensorSpec)]
@@ -172,18 +152,35 @@ def make_batches(reader: RecordReader, content: Content, ahead: Ahead) -> tf.dat
     return mapped(steps, lambda *batch: delivered(content, *batch))
 
 
-def _parse(
-    content: Content,
-    assignment: Assignment,
-    epoch: tf.Tensor,
-    numbers: Sequence[tf.Tensor],
-    records: tf.Tensor,
-) -> Values:
-    """Return the values of a group of steps: ``(steps, batch_size, ...)``, or ``(rows, ...)``.
+def _completed(feed: Feed, begin: tf.Tensor, end: tf.Tensor, records: tf.Tensor) -> tf.Tensor:
+    """Return the records with what Python reads for missing ones, or the error that names a damaged one."""
+    if feed.is_by_record:
+        return records
+    # comparing the strings themselves would copy each
+    is_missing = tf.equal(tf.strings.length(records), len(MISSING))
 
-    The latter for groups of one step, and if examples are processed one by one. ``numbers`` is empty unless
-    ``needs_numbers``.
+    def complete() -> tf.Tensor:
+        rows = tf.where(is_missing)
+        inputs = [begin, end, tf.squeeze(rows, 1)]
+        (found,) = call_method(feed.missing, inputs, [tf.TensorSpec([None], tf.string)])
+        return tf.tensor_scatter_nd_update(records, rows, found)
+
+    return tf.cond(tf.reduce_any(is_missing), complete, lambda: records)
+
+
+def _parse(
+    content: Content, feed: Feed, begin: tf.Tensor, end: tf.Tensor, records: tf.Tensor
+) -> Values:
+    """Return the values of the steps ``[begin, end)``: ``(steps, batch_size, ...)``, or ``(rows, ...)``.
+
+    The latter for groups of one step, and if examples are processed one by one.
     """
+    assignment = feed.plan.assignment
+    numbers = tf.constant(0, tf.int64)
+    if content.is_random or assignment.remainder != "drop":
+        # records that are found to be damaged now are padding
+        with tf.control_dependencies([records]):
+            (numbers,) = call_method(feed.numbers, [begin, end], [tf.TensorSpec([None], tf.int64)])
     parsed = parse_examples(records, content.parsed)
     values = {feature.name: parsed[feature.name] for feature in content.features}
     for feature in without_elements(content.features):
@@ -191,30 +188,23 @@ def _parse(
         values[feature.name] = tf.zeros([tf.shape(records)[0]], tf.bool)
     extra = {}
     if assignment.remainder != "drop":
-        extra["real"] = numbers[0] > PADDING
+        extra["real"] = numbers > PADDING
     if content.weighing is not None:
         extra["weight"] = example_weights(content.weighing, parsed)
     if content.is_random:
-        extra |= _example_randomness(content, epoch, numbers[0])
+        specs = {name: tf.TensorSpec([None, *shape], dtype) for name, (shape, dtype) in feed.drawn.items()}
+        extra |= dict(zip(specs, call_method(feed.draws, [begin, numbers], [*specs.values()]), strict=True))
     if content.by_example:
         return values, extra
-    return _in_steps(values, assignment), _in_steps(extra, assignment)
+    return _in_steps(values, feed), _in_steps(extra, feed)
 
 
-def _by_step(assignment: Assignment, rows: tf.Tensor) -> tf.Tensor:
-    """Turn ``(readers, steps * m)``, where each reader has ``m`` rows of a step, into rows by step."""
-    if assignment.group > 1 and assignment.num_readers > 1:
-        rows = tf.reshape(rows, [assignment.num_readers, -1, assignment.batch_size // assignment.num_readers])
-        rows = tf.transpose(rows, [1, 0, 2])
-    return tf.reshape(rows, [-1])
-
-
-def _in_steps(values: Mapping[str, tf.Tensor], assignment: Assignment) -> dict[str, tf.Tensor]:
+def _in_steps(values: Mapping[str, tf.Tensor], feed: Feed) -> dict[str, tf.Tensor]:
     """Return the rows of a group as ``(steps, batch_size, ...)``, or of one step with a static size."""
-    rows, found = assignment.batch_size, {}
+    rows, found = feed.plan.assignment.batch_size, {}
     for name, value in values.items():
         is_ragged = isinstance(value, tf.RaggedTensor)
-        if assignment.group > 1:
+        if feed.group > 1:
             # whole steps, as below; checks would be a quarter of all operations
             found[name] = (
                 tf.RaggedTensor.from_uniform_row_length(value, rows, validate=False)
@@ -229,7 +219,6 @@ def _in_steps(values: Mapping[str, tf.Tensor], assignment: Assignment) -> dict[s
     return found
 
 
-_SEED = "map seed"
 # what is kept until batches are made
 _KEPT = ("real", "weight")
 
@@ -251,22 +240,14 @@ def _example_work(content: Content) -> Callable[..., Batch]:
         decoded, kept = decode(values, extra)
         example = with_elements(content, decoded)
         # the seed is kept, so that there is an element even if the function returns nothing, which is refused
-        return example, {**kept, _SEED: extra[_SEED]}
+        return example, {**kept, MAP_SEED: extra[MAP_SEED]}
 
     # not marked, so that AutoGraph converts the user's function, and nothing else
     def work(values: Mapping[str, tf.Tensor], extra: Mapping[str, tf.Tensor]) -> Batch:
         example, kept = prepare(values, extra)
-        return user_map(example, extra[_SEED]), kept
+        return user_map(example, extra[MAP_SEED]), kept
 
     return work
-
-
-def _example_randomness(content: Content, epoch: tf.Tensor, numbers: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Return, by name, the random draws and seeds for the examples ``numbers`` in an epoch."""
-    randomness = draws_of(GRAPH, content.images.values(), epoch, numbers)
-    if content.user_map is not None:
-        randomness[_SEED] = map_seeds(content.map_seed, epoch, numbers)
-    return randomness
 
 
 def _decode_images(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from tfshards.loader.examples.weights import Weighing
-from tfshards.loader.records.intervals import fail_unless
+from tfshards.loader.graph.stages import fail_unless
 
 
 def example_weights(source: Weighing, values: Mapping[str, tf.Tensor]) -> tf.Tensor:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TypeAlias
 
 import tensorflow as tf
 
-from tfshards.loader.examples.content import Content, pixels_shape, without_elements
-from tfshards.loader.graph.ops import GRAPH
+from tfshards.loader.examples.content import Content, without_elements
 from tfshards.loader.options.load_options import WEIGHT
-from tfshards.loader.order.epoch import MAP, random_bits
 from tfshards.schemas import OptionsError
 
 # The result of the user's function for an example: a tensor, or dicts and tuples of tensors.
@@ -19,23 +17,6 @@ Nest: TypeAlias = "tf.Tensor"
 # and the random draws for an example.
 Values: TypeAlias = "tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]"
 Batch: TypeAlias = "tuple[Nest, dict[str, tf.Tensor]]"
-
-
-def traced(
-    user_map: Callable[..., object], example: Mapping[str, tf.TensorSpec]
-) -> tuple[Callable[..., object], object]:
-    """Return the user's function traced once, and the specification of its result."""
-
-    def call(example: Mapping[str, tf.Tensor], seed: tf.Tensor) -> object:
-        return user_map(example, seed)
-
-    function = tf.function(call, input_signature=[example, tf.TensorSpec([2], tf.int64)])
-    return function, function.get_concrete_function().structured_outputs
-
-
-def map_seeds(seed: int, epoch: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
-    """Return the seeds of the examples ``numbers`` (int64) in an epoch: shape ``(*numbers, 2)`` int64."""
-    return random_bits(GRAPH, seed, MAP, epoch, numbers[..., tf.newaxis], tf.range(2, dtype=tf.int64))
 
 
 def check_returned(spec: object, adds_weight: bool) -> None:
@@ -64,23 +45,6 @@ def is_list(shape: tf.TensorShape) -> bool:
     """Whether an example's tensor is a list of any length, of values, rows or images of one shape."""
     sides = [] if shape.rank is None else shape.as_list()
     return sides[:1] == [None] and None not in sides[1:]
-
-
-def example_spec(content: Content) -> dict[str, tf.TensorSpec]:
-    """Return the specification of one example by feature, with decoded images, before the user's function."""
-    specs = {}
-    for feature in content.features:
-        image = content.images.get(feature.name)
-        if image is not None:
-            specs[feature.name] = tf.TensorSpec(pixels_shape(feature, image), image.dtype)
-        elif feature.is_encoded:
-            specs[feature.name] = tf.TensorSpec([], tf.string)
-        else:
-            dtype = tf.string if feature.dtype == "bytes" else feature.dtype
-            if feature.name in content.moved:
-                dtype = tf.float32
-            specs[feature.name] = tf.TensorSpec(feature.shape, dtype)
-    return specs
 
 
 def with_elements(content: Content, values: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from tfshards.loader.options.load_options import LoadOptions
 from tfshards.loader.options.selection import Mix
-from tfshards.loader.stored.frames import Frames, all_values
+from tfshards.loader.reading.frames import Frames, all_values
 from tfshards.schemas import (
     Feature,
     FormatError,

@@ -1,1 +1,0 @@
-"""Blocks of a dataset in an object store, fetched before the order needs them."""

@@ -1,1 +1,0 @@
-"""Check shards against the manifest before they are read, and report damaged records."""

@@ -1,0 +1,430 @@
+"""``Frames``: the records of a split by their numbers, checked, from files of this machine or from a bucket.
+
+    shard   | header 12 | data | footer 4 | header 12 | data | footer 4 | ...
+            ^ offset of a record          ^ offset of the next, which ends it
+
+A header holds the length of the data and its checksum, a footer the checksum of the data. A record is sound if
+both checksums are right and the length is that of the index.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from copy import copy
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tfshards.schemas.index import IntArray as Ints
+from tfshards.schemas import Feature, FormatError, Problem, Shard
+from tfshards.schemas.columns import (
+    FEWEST,
+    LONGEST,
+    Block,
+    Columns,
+    Octets,
+    UnparsedError,
+    Values,
+    in_equal_groups,
+)
+from tfshards.schemas.companions import read_index
+from tfshards.schemas.frames import header_of, masked_crc32c_of
+from tfshards.schemas.index import FOOTER_BYTES, FRAME_OVERHEAD, HEADER_BYTES, RecordIndex
+from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.reader import in_flight
+from tfshards.schemas.storage.untrusted import open_regular, view_range
+
+# What to do about the files of a dataset that are missing or damaged.
+REMEDY = (
+    "`tfshards verify DATASET --deep` lists all faults, `tfshards verify DATASET --repair` rebuilds indexes, "
+    "labels and keys, and names the command that writes shards again; or restore the files from a backup"
+)
+# Files that are open at the same time: each has a file descriptor, of which processes often have 1,024.
+_MOST_OPEN = 256
+# Records with fewer bytes between them are read together: a system call takes as long as 4 KiB, a request of
+# a bucket longer than 64 KiB.
+_LOCAL_GAP, _REMOTE_GAP = 4 << 10, 64 << 10
+_MOST_REQUEST_BYTES = 8 << 20
+_NUM_THREADS = 16
+# The length in a header.
+_LENGTH = np.dtype("<u8")
+_SCANNED_BYTES = 1 << 20
+
+
+class Place(NamedTuple):
+    """Where records are, as int64 vectors of one length."""
+
+    shards: Ints
+    offsets: Ints
+    lengths: Ints
+
+
+class Frames:
+    """The frames of the records of a split, which are read by the numbers of the examples.
+
+    Indexes are read when a record of their shard is read first. Any number of threads may read.
+    """
+
+    def __init__(
+        self,
+        root: AnyPath,
+        shards: Sequence[Shard],
+        *,
+        is_checked: bool = True,
+        indexes: Sequence[RecordIndex | None] = (),
+        copies: Sequence[AnyPath] = (),
+        versions: Sequence[str] = (),
+        is_whole: bool = True,
+    ) -> None:
+        """Prepare to read.
+
+        Args:
+            root: the dataset.
+            shards: the shards of the split.
+            is_checked: whether checksums are compared.
+            indexes: the indexes of the shards, as far as they are known.
+            copies: uncompressed files that are read instead of the shards, if there are any.
+            versions: the ETags of the objects that are read, if the shards are in a bucket.
+            is_whole: whether files of another size than in the manifest are refused.
+        """
+        self.root, self.shards = root, shards
+        self.paths: Sequence[AnyPath] = copies or [root / shard.path for shard in shards]
+        self.is_local: bool = all(isinstance(path, Path) for path in self.paths)
+        self.sizes: Ints = np.array([shard.num_examples for shard in shards], np.int64)
+        self.ends: Ints = np.cumsum(self.sizes)
+        self._is_checked, self._versions, self._is_whole = is_checked, versions, is_whole
+        # For each shard the offsets of its records, and its end; not used before the index is read.
+        self._offsets = np.empty(int(self.sizes.sum()) + len(shards), np.int64)
+        self._is_known = np.zeros(len(shards), np.bool_)
+        self._files: OrderedDict[int, _File] = OrderedDict()
+        self._lock = threading.Lock()
+        for shard, index in enumerate(indexes):
+            if index is not None:
+                self._keep(shard, index)
+
+    def read_from(self, paths: Sequence[AnyPath]) -> Frames:
+        """Return the same frames, read from other files of this machine."""
+        other = copy(self)
+        other.paths, other.is_local, other._versions = paths, True, ()
+        other._files, other._lock = OrderedDict(), threading.Lock()
+        return other
+
+    def __len__(self) -> int:
+        return len(self._offsets) - len(self.shards)
+
+    def places(self, numbers: Ints) -> Place:
+        """Return where the records of examples are."""
+        shards = np.searchsorted(self.ends, numbers, side="right")
+        self._know(shards)
+        # each shard before it has one more offset than records
+        rows = numbers + shards
+        offsets = self._offsets[rows]
+        return Place(shards, offsets, self._offsets[rows + 1] - offsets)
+
+    def read(self, numbers: Ints) -> list[Block]:
+        """Return the records with these numbers, grouped by length.
+
+        Raises:
+            FormatError: a record is damaged, or its shard or index is missing or differs from the manifest.
+        """
+        shards, offsets, lengths = self.places(numbers)
+        data, starts = self.fetch(shards, offsets, lengths)
+        blocks, alone = [], []
+        for rows in in_equal_groups(np.argsort(lengths, kind="stable"), lengths) if len(numbers) else []:
+            length = int(lengths[rows[0]])
+            if len(rows) < FEWEST or length > LONGEST:
+                alone.append(rows)
+                continue
+            frames = _windows(data, length)[starts[rows]].view(np.uint8).reshape(len(rows), length)
+            kind = np.dtype((np.void, length - FRAME_OVERHEAD))
+            records = np.ndarray((len(rows),), kind, frames, HEADER_BYTES, (length,)).tolist()
+            of_data = frames[:, HEADER_BYTES:-FOOTER_BYTES]
+            block = Block(rows, records, of_data)
+            blocks.append(self._sound(numbers, block, frames[:, :HEADER_BYTES], frames[:, -FOOTER_BYTES:]))
+        if alone:
+            rows = np.concatenate(alone)
+            begins, ends = starts[rows], starts[rows] + lengths[rows]
+            view = memoryview(data)  # type: ignore[arg-type]
+            bounds = zip((begins + HEADER_BYTES).tolist(), (ends - FOOTER_BYTES).tolist(), strict=True)
+            block = Block(rows, [view[begin:end] for begin, end in bounds], None)
+            headers = _windows(data, HEADER_BYTES)[begins].view(np.uint8).reshape(-1, HEADER_BYTES)
+            footers = _windows(data, FOOTER_BYTES)[ends - FOOTER_BYTES].view(np.uint8)
+            blocks.append(self._sound(numbers, block, headers, footers.reshape(-1, FOOTER_BYTES)))
+        return blocks
+
+    def records(self, numbers: Ints) -> npt.NDArray[np.object_]:
+        """Return the records with these numbers as bytes, in this order; see ``read``."""
+        found = np.empty(len(numbers), object)
+        for block in self.read(numbers):
+            for row, record in zip(block.rows.tolist(), block.records, strict=True):
+                found[row] = bytes(record)
+        return found
+
+    def is_sound(self, numbers: Ints) -> npt.NDArray[np.bool_]:
+        """Return which of the records can be read, trying each by itself."""
+
+        def can(number: int) -> bool:
+            try:
+                self.read(np.array([number]))
+            except FormatError:
+                return False
+            return True
+
+        return np.array([can(number) for number in numbers.tolist()], np.bool_)
+
+    def states_lengths(self, numbers: Ints) -> npt.NDArray[np.bool_]:
+        """Return which headers of local records state the length that the index has.
+
+        A reader that believes a header is told of no other record. Files that cannot be read state nothing.
+        """
+        shards, offsets, lengths = self.places(numbers)
+        stated = np.full(len(numbers), -1, np.int64)
+        is_short = bool(len(numbers)) and int(lengths.sum()) <= _LOCAL_GAP * len(numbers)
+        # of short records all bytes are read, which stay in the processor's cache
+        cuts = np.flatnonzero(np.diff(np.cumsum(lengths) // _SCANNED_BYTES)) + 1 if is_short else []
+        for rows in np.split(np.arange(len(numbers)), cuts):
+            with suppress(FormatError, OSError, ValueError):
+                if is_short:
+                    data, starts = self.fetch(shards[rows], offsets[rows], lengths[rows])
+                    stated[rows] = _windows(data, _LENGTH.itemsize)[starts].view(_LENGTH)
+                else:
+                    files = {shard: self._file(shard) for shard in _distinct(shards)}
+                    places = zip(shards.tolist(), offsets.tolist(), strict=True)
+                    read = [os.pread(files[shard].descriptor, 8, offset) for shard, offset in places]
+                    stated[rows] = np.frombuffer(b"".join(read), _LENGTH)
+        right: npt.NDArray[np.bool_] = stated == lengths - FRAME_OVERHEAD
+        return right
+
+    def fetch(self, shards: Ints, offsets: Ints, lengths: Ints) -> tuple[Octets, Ints]:
+        """Return the bytes of frames, and where in them each begins; neighbors are read together.
+
+        Raises:
+            FormatError: a file is missing, cut or changed.
+        """
+        pieces, starts = pieces_of(shards, offsets, lengths, _LOCAL_GAP if self.is_local else _REMOTE_GAP)
+        ends = np.cumsum(pieces.lengths)
+        data = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
+
+        def fetch(piece: int) -> None:
+            end = int(ends[piece])
+            part = data[end - int(pieces.lengths[piece]) : end]
+            self.read_into(part, int(pieces.shards[piece]), int(pieces.offsets[piece]))
+
+        if self.is_local:
+            for piece in range(len(ends)):
+                fetch(piece)
+        else:
+            for _ in in_flight(fetch, range(len(ends))):
+                pass
+        return data, starts
+
+    def read_into(self, data: Octets, shard: int, offset: int) -> None:
+        """Fill ``data`` with the bytes of a shard from an offset on; FormatError if it has none."""
+        end = offset + len(data)
+        try:
+            if not self.is_local:
+                version = self._versions[shard] if self._versions else None
+                data[:] = np.frombuffer(view_range(self.paths[shard], offset, end, version), np.uint8)
+                return
+            file, filled = self._file(shard), 0
+            while filled < len(data):
+                more = os.preadv(file.descriptor, [data[filled:]], offset + filled)
+                if not more:
+                    raise self._fault(shard, f"ends at byte {offset + filled}; it was cut after it was opened")
+                filled += more
+        except OSError as error:
+            raise self._fault(shard, f"cannot be read: {error.strerror or error}") from None
+
+    def place(self, number: int) -> str:
+        """Return the shard, the record and the offset of an example, as errors name them."""
+        shard = int(np.searchsorted(self.ends, number, side="right"))
+        record = number - int(self.ends[shard] - self.sizes[shard])
+        return f"{self.shards[shard].path} record {record} at offset {self._offsets[number + shard]}"
+
+    def _know(self, shards: Ints) -> None:
+        """Read the indexes of shards that are not known yet."""
+        if self._is_known[shards].all():
+            return
+        unknown = _distinct(shards[~self._is_known[shards]])
+        with ThreadPoolExecutor(min(_NUM_THREADS, len(unknown))) as threads:
+            found = list(threads.map(lambda shard: read_index(self.root, self.shards[shard]), unknown))
+        problems = [problem for _, of_shard in found for problem in of_shard]
+        if problems:
+            raise FormatError(f"{self.root}: the indexes of the shards ({REMEDY})", problems)
+        for shard, (index, _) in zip(unknown, found, strict=True):
+            if index is not None:
+                self._keep(shard, index)
+
+    def _keep(self, shard: int, index: RecordIndex) -> None:
+        first = int(self.ends[shard] - self.sizes[shard]) + shard
+        self._offsets[first] = 0
+        np.cumsum(index.lengths, out=self._offsets[first + 1 : first + 1 + len(index.lengths)])
+        self._is_known[shard] = True
+
+    def _file(self, shard: int) -> _File:
+        """Return the open file of a shard; those that were used last are kept."""
+        with self._lock:
+            if shard not in self._files:
+                self._files[shard] = self._opened(shard)
+                if len(self._files) > _MOST_OPEN:
+                    # closed when no thread reads it any more
+                    self._files.popitem(last=False)
+            self._files.move_to_end(shard)
+            return self._files[shard]
+
+    def _opened(self, shard: int) -> _File:
+        # a copy may be an uncompressed one
+        is_copy = self.paths[shard] != self.root / self.shards[shard].path
+        expected = self.shards[shard].record_bytes if is_copy else self.shards[shard].num_bytes
+        with open_regular(self.paths[shard], buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size != expected and self._is_whole:
+                raise self._fault(shard, f"has {size} bytes instead of the {expected} in the manifest")
+            return _File(os.dup(file.fileno()))
+
+    def _fault(self, shard: int, fault: str) -> FormatError:
+        return FormatError(f"{self.root}: a shard ({REMEDY})", [Problem(self.shards[shard].path, fault)])
+
+    def _sound(self, numbers: Ints, block: Block, headers: Octets, footers: Octets) -> Block:
+        """Return the block, or raise FormatError if the length of a record, or a checksum, is wrong."""
+        if not self._is_checked:
+            return block
+        # google_crc32c takes bytes only; a copy that is freed at once costs little
+        right = np.ascontiguousarray(footers).view("<u4")[:, 0] == masked_crc32c_of(map(bytes, block.records))
+        expected = [*map(header_of, map(len, block.records if block.data is None else block.records[:1]))]
+        joined = np.frombuffer(b"".join(expected), np.uint8).reshape(-1, HEADER_BYTES)
+        right &= (headers == joined).all(axis=1)
+        if not right.all():
+            which = self.place(int(numbers[block.rows[~right]].min()))
+            problem = Problem(which, "its length or a checksum is wrong")
+            raise FormatError(f"{self.root}: a damaged record ({REMEDY})", [problem])
+        return block
+
+
+class _File:
+    """An open file, which is closed with its last user."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        close(self.descriptor)
+
+
+def pieces_of(shards: Ints, offsets: Ints, lengths: Ints, gap: int) -> tuple[Place, Ints]:
+    """Return the parts of shards that hold some frames, and where each frame begins in all parts together.
+
+        frames  [a]   [b][c]            [d]
+        pieces  [-----------]           [-]     a and b are nearer than the gap
+
+    Args:
+        shards: the shard of each frame, int64 vectors like the others.
+        offsets: the byte at which it begins.
+        lengths: its bytes.
+        gap: the bytes between two frames up to which they are read together.
+    """
+    count = len(shards)
+    order = np.lexsort((offsets, shards))
+    shards, offsets, ends = shards[order], offsets[order], (offsets + lengths)[order]
+    is_new = np.ones(count, np.bool_)
+    is_new[1:] = (shards[1:] != shards[:-1]) | (offsets[1:] > ends[:-1] + gap)
+    # long pieces are cut, so that several are read at the same time
+    firsts = np.flatnonzero(is_new)
+    within = offsets - np.repeat(offsets[firsts], np.diff(np.append(firsts, count)))
+    is_new[1:] |= within[1:] // _MOST_REQUEST_BYTES != within[:-1] // _MOST_REQUEST_BYTES
+    firsts = np.flatnonzero(is_new)
+    counts = np.diff(np.append(firsts, count))
+    # a frame that is asked for twice ends where it did
+    lasts = np.maximum.reduceat(ends, firsts) if count else ends
+    pieces = Place(shards[firsts], offsets[firsts], lasts - offsets[firsts])
+    begins = np.cumsum(pieces.lengths) - pieces.lengths
+    starts = np.empty(count, np.int64)
+    starts[order] = offsets - np.repeat(pieces.offsets - begins, counts)
+    return pieces, starts
+
+
+def intervals_of(
+    numbers: Ints, ends: Ints, kinds: npt.NDArray[np.bool_] | None = None
+) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return the intervals of neighbors in one shard, in order.
+
+    Args:
+        numbers: shape ``(lanes, n)`` int64: the examples of each lane; a negative one is an interval of its
+            own.
+        ends: shape ``(shards,)`` int64: the number after the last one of each shard.
+        kinds: shape ``(lanes * n,)``: where the examples are; no interval has two kinds.
+
+    Returns:
+        The first number and the count of each interval, and for each lane the index of its first interval,
+        with the number of all intervals at the end; and the place of each first number in ``numbers``.
+    """
+    flat, width = numbers.reshape(-1), numbers.shape[1]
+    is_first = np.ones(len(flat), np.bool_)
+    is_first[1:] = (flat[1:] != flat[:-1] + 1) | (flat[1:] < 0)
+    is_first[::width] = True
+    if kinds is not None:
+        is_first[1:] |= kinds[1:] != kinds[:-1]
+    rows = np.flatnonzero(is_first)
+    firsts, counts = flat[rows], np.diff(np.append(rows, len(flat)))
+    lanes = np.searchsorted(rows, np.arange(len(numbers) + 1) * width)
+    first_shards, last_shards = (np.searchsorted(ends, each, side="right") for each in (firsts, firsts + counts - 1))
+    if (first_shards == last_shards).all():
+        return firsts, counts, lanes, rows
+    # an interval has a part in each of its shards, which is empty in an empty one
+    parts = last_shards - first_shards + 1
+    row = np.repeat(np.arange(len(rows)), parts)
+    shard = first_shards[row] + np.arange(len(row)) - (np.cumsum(parts) - parts)[row]
+    low = np.maximum(firsts[row], np.append(0, ends)[shard])
+    low = np.where(firsts[row] < 0, firsts[row], low)
+    high = np.minimum((firsts + counts)[row], np.append(ends, np.iinfo(np.int64).max)[shard])
+    high = np.where(firsts[row] < 0, low + 1, high)
+    kept = high > low
+    lanes = np.append(0, np.cumsum(kept))[np.append(0, np.cumsum(parts))[lanes]]
+    return low[kept], (high - low)[kept], lanes, (rows[row] + low - firsts[row])[kept]
+
+
+def read_values(root: AnyPath, frames: Frames, columns: Columns, numbers: Ints) -> Values:
+    """Return the values of the examples with these numbers, in their order; see ``Columns.parse``.
+
+    Raises:
+        FormatError: a record is damaged, or does not fit the schema.
+    """
+    try:
+        return columns.parse(frames.read(numbers), len(numbers))
+    except UnparsedError as error:
+        problem = Problem(frames.place(int(numbers[error.row])), str(error))
+        raise FormatError(f"{root}: a record ({REMEDY})", [problem]) from None
+
+
+def all_values(root: AnyPath, frames: Frames, feature: Feature, together: int = 1024) -> Sequence[object]:
+    """Return the value of a feature of each example."""
+    columns, found = Columns([feature]), list[object]()
+    for start in range(0, len(frames), together):
+        numbers = np.arange(start, min(start + together, len(frames)), dtype=np.int64)
+        found += read_values(root, frames, columns, numbers)[feature.name].tolist()
+    return found
+
+
+def _distinct(shards: Ints) -> list[int]:
+    """Return each shard once.
+
+    ``np.unique`` imports ``numpy.ma`` when it is called first (NumPy 2.4), which has failed in a thread of a
+    forked process.
+    """
+    found: list[int] = np.flatnonzero(np.bincount(shards)).tolist()
+    return found
+
+
+def _windows(data: Octets, length: int) -> npt.NDArray[np.void]:
+    """Return the bytes from each place on, as one element each, of which some may be chosen."""
+    kind = np.dtype((np.void, length))
+    count = max(0, len(data) - length + 1)
+    windows: npt.NDArray[np.void] = np.ndarray((count,), kind, data, 0, (1,))
+    return windows

@@ -1,0 +1,110 @@
+"""Open the shards of a split: what is checked before a record of them is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from tfshards.loader.options.load_options import LoadOptions
+from tfshards.loader.reading.cache import FirstRecords, copied_shards
+from tfshards.loader.reading.damage import Damage
+from tfshards.loader.reading.frames import REMEDY, Frames
+from tfshards.loader.reading.source import OpenSplit
+from tfshards.loader.reading.windows import Windows
+from tfshards.schemas import FormatError, InputError, OptionsError, Problem, Shard
+from tfshards.schemas.companions import read_index
+from tfshards.schemas.digests import NUM_LAST_BYTES
+from tfshards.schemas.storage import AnyPath, RemotePath, read_range
+from tfshards.schemas.storage.verbs import size_and_last_bytes
+
+# More than there are CPUs: the threads mostly wait for storage.
+_NUM_LOCAL, _NUM_REMOTE = 16, 64
+
+
+def open_frames(source: OpenSplit, options: LoadOptions) -> tuple[Frames, Damage]:
+    """Return the frames of a split after the checks of its files, and what is done about damage.
+
+    Raises:
+        FormatError: a file is missing, or differs from the manifest; of shards not if damage is skipped.
+    """
+    root, shards = source.root, source.split.shards
+    bound, folder = options.cache_bytes, options.cache_folder
+    if source.manifest.compression != "none" and (folder is None or bound is not None):
+        raise InputError("records-compressed", root=root)
+    if bound is not None:
+        folder = None
+    is_skipped = options.on_damage == "skip"
+    # Two threads ask for one shard at the same time, so that 32 shards in a store take two round trips.
+    with ThreadPoolExecutor(_NUM_REMOTE if isinstance(root, RemotePath) else _NUM_LOCAL) as threads:
+        files = list(threads.map(lambda shard: _file_problem(root, shard), shards))
+        indexes = list(threads.map(lambda shard: read_index(root, shard), shards))
+    problems = [problem for _, of_index in indexes for problem in of_index]
+    if not is_skipped:
+        found = zip(shards, files, strict=True)
+        problems = [Problem(shard.path, fault) for shard, (fault, _) in found if fault] + problems
+    if problems:
+        what = "indexes of the shards" if is_skipped else f"shards of split {source.name!r}"
+        raise FormatError(f"{root}: the {what} ({REMEDY})", problems)
+    frames = Frames(
+        root,
+        shards,
+        indexes=[index for index, _ in indexes],
+        copies=[] if folder is None else copied_shards(source, folder, strict=not is_skipped),
+        versions=[version for _, version in files] if isinstance(root, RemotePath) else (),
+        is_whole=not is_skipped,
+    )
+    if is_skipped:
+        _check_own(frames, [fault for fault, _ in files])
+    return frames, Damage(frames, is_skipped=is_skipped)
+
+
+def open_windows(
+    source: OpenSplit, options: LoadOptions, frames: Frames, *, is_scattered: bool
+) -> Windows | None:
+    """Return what fetches the records of a bucket, or of a cache with a limit; None if files are read.
+
+    Args:
+        source: the split.
+        options: what is asked for.
+        frames: its records.
+        is_scattered: whether records are read that are no neighbors.
+    """
+    bound, folder = options.cache_bytes, options.cache_folder
+    if bound is None and frames.is_local:
+        return None
+    if is_scattered:
+        num_bytes = sum(shard.record_bytes for shard in frames.shards)
+        raise OptionsError("needs-local-shards", label=source.label, num_bytes=num_bytes)
+    cache = None
+    if bound is not None and folder is not None:
+        cache = FirstRecords(source, folder, bound, frames)
+    return Windows(frames, cache)
+
+
+def _check_own(frames: Frames, faults: Sequence[str]) -> None:
+    """Raise FormatError if a file that differs at its end has a sound last record: it is another shard."""
+    wrong = [index for index, fault in enumerate(faults) if fault and frames.sizes[index]]
+    foreign = [index for index in wrong if frames.is_sound(frames.ends[index : index + 1] - 1).all()]
+    if foreign:
+        problems = [Problem(frames.shards[index].path, faults[index]) for index in foreign]
+        raise FormatError(f"{frames.root}: the records of the shards ({REMEDY})", problems)
+
+
+def _file_problem(root: AnyPath, shard: Shard) -> tuple[str, str]:
+    """Return what is wrong with the file of a shard, or nothing; and the version of its object."""
+    path, version = root / shard.path, ""
+    try:
+        if isinstance(path, RemotePath):
+            status = path.stat()
+            size, version = status.st_size, status.e_tag
+            last_bytes = read_range(path, max(0, size - NUM_LAST_BYTES), size, version).hex()
+        else:
+            size, last_bytes = size_and_last_bytes(path)
+    except OSError as error:
+        return f"cannot be read: {error.strerror}", ""
+    if size != shard.num_bytes:
+        return f"has {size} bytes instead of the {shard.num_bytes} in the manifest", version
+    if last_bytes != shard.last_bytes:
+        wrong = f"ends with the bytes {last_bytes} instead of {shard.last_bytes} as in the manifest"
+        return f"{wrong}: it is a different file", version
+    return "", version

@@ -1,1 +1,0 @@
-"""Memory budget and disk cache."""

@@ -1,0 +1,209 @@
+"""``Feed``: what the graph reads next, computed in Python a chunk of steps at a time.
+
+The graph asks for chunks of the run. By lanes, each reader has some of the lanes, and a chunk of it is
+
+    lane 0  | interval | interval   |        interval: file, offset, count of records
+    lane 1  | interval     | interval |      that follow each other there
+    ...
+
+TensorFlow's C++ reads the intervals. It puts ``MISSING`` in the place of records that it cannot read, and of
+rows that only pad the last batch; what such a row is, Python says.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tfshards.loader.examples.content import Content
+from tfshards.loader.examples.crops import draws_of
+from tfshards.loader.options.worker import num_cpus
+from tfshards.loader.order.epoch import MAP, Ints, random_bits
+from tfshards.loader.order.plan import ReadPlan
+from tfshards.loader.order.steps import Steps
+from tfshards.loader.reading.damage import Damage
+from tfshards.loader.reading.frames import Frames, intervals_of
+from tfshards.loader.reading.windows import UNREADABLE, WINDOW_BYTES, Windows
+
+# Takes the place of a record that is not there: no ``tf.train.Example`` consists of a single byte.
+MISSING = b"\xff"
+
+# The name of the seeds of the user's function, among draws.
+MAP_SEED = "map seed"
+
+# Small batches are parsed together.
+_PARSED_BYTES = 1 << 20
+_MOST_PARSED = 64
+# Several threads read for one step, each some of the lanes.
+_MOST_READERS = 16
+# Runs of each lane, and bytes by steps, that are planned together.
+_RUNS = 4
+_STREAM_BYTES = 8 << 20
+# Larger records are read by TensorFlow one by one; smaller ones, if no neighbors are read, by ``Frames``.
+_SMALL_BYTES = 16 << 10
+
+
+class Chunk(NamedTuple):
+    """The intervals of a chunk of one reader.
+
+    Attributes:
+        steps: shape ``(groups + 1,)`` int64: the first step of each group, counted from that of epoch 0,
+            and the end of the last one.
+        files: paths, string.
+        intervals: shape ``(n, 3)`` int64: the file, the offset in it, and the number of records.
+        lanes: shape ``(lanes + 1,)`` int64: where the intervals of each lane begin, and the end.
+    """
+
+    steps: Ints
+    files: npt.NDArray[np.object_]
+    intervals: Ints
+    lanes: Ints
+
+
+class Feed:
+    """The chunks of the run of one worker. Any number of iterations may ask for them."""
+
+    def __init__(
+        self, plan: ReadPlan, content: Content, frames: Frames, windows: Windows | None, damage: Damage
+    ) -> None:
+        """Prepare to plan; ``windows`` fetches what TensorFlow cannot read where it is."""
+        self.plan, self.frames, self._damage = plan, frames, damage
+        self._steps, self._windows, self._content = Steps(plan), windows, content
+        self._paths = np.array([*map(str, frames.paths), ""], object)
+        self._iterations, self._lock = 0, threading.Lock()
+        assignment = plan.assignment
+        batch_bytes = plan.record_bytes * assignment.batch_size
+        self.group: int = max(1, min(_MOST_PARSED, int(_PARSED_BYTES / batch_bytes)))
+        self.readers: int = _num_readers(assignment.worker_lanes if assignment.lanes else 0)
+        if windows is not None:
+            steps = WINDOW_BYTES / batch_bytes
+        elif assignment.lanes:
+            steps = _RUNS * max(plan.order.run, 1) / assignment.rows_per_lane
+        else:
+            steps = _STREAM_BYTES / batch_bytes
+        # the steps of all chunks of an epoch but the first one
+        self._chunk: int = max(1, int(steps / self.group)) * self.group
+
+    @property
+    def is_by_record(self) -> bool:
+        """Whether small records that are no neighbors are read, by ``records`` rather than by ``chunk``."""
+        return self.plan.is_scattered and self.plan.record_bytes < _SMALL_BYTES
+
+    @property
+    def fetches(self) -> bool:
+        """Whether a chunk holds its records, so that only one may be read at a time."""
+        return self._windows is not None
+
+    def begin(self) -> tuple[np.int64, np.int64]:
+        """Return the first chunk of an iteration, and the chunk at which it ends."""
+        plan = self.plan
+        with self._lock:
+            epoch = self._iterations if plan.is_next_epoch_each_time else 0
+            self._iterations += 1
+        first, step = plan.begin.epoch + epoch, plan.begin.step
+        end = np.iinfo(np.int64).max if plan.epochs is None else (plan.epochs + epoch) * self._chunks
+        begin = first * self._chunks + int(np.searchsorted(self._bounds, step, side="right")) - 1
+        return np.int64(begin), np.int64(max(begin, end))
+
+    def groups(self, chunk: int) -> tuple[int, Ints]:
+        """Return the epoch of a chunk, and the steps in it at which its groups begin, and the end."""
+        epoch, index = divmod(int(chunk), self._chunks)
+        first, end = self._bounds[index : index + 2].tolist()
+        if epoch == self.plan.begin.epoch:
+            first = max(first, self.plan.begin.step)
+        return epoch, np.append(np.arange(first, end, self.group), end)
+
+    def steps(self, chunk: np.int64) -> Ints:
+        """Return the steps at which the groups of a chunk begin, counted from that of epoch 0, and the end."""
+        epoch, steps = self.groups(int(chunk))
+        return steps + epoch * self.plan.assignment.num_steps
+
+    @property
+    def most_groups(self) -> int:
+        """The most groups of a chunk."""
+        return self._chunk // self.group
+
+    def chunk(self, chunk: np.int64, reader: np.int64) -> Chunk:
+        """Return a chunk of a reader."""
+        epoch, steps = self.groups(int(chunk))
+        numbers = self._steps.of_lanes(epoch, int(steps[0]), int(steps[-1]))
+        numbers = np.split(numbers, self.readers)[reader]
+        steps = steps + epoch * self.plan.assignment.num_steps
+        if self._windows is not None:
+            return Chunk(steps, *self._windows.chunk(int(reader), numbers))
+        real = np.flatnonzero(numbers.reshape(-1) >= 0)
+        lies = real[~self.frames.states_lengths(numbers.reshape(-1)[real])]
+        numbers.reshape(-1)[lies] = UNREADABLE
+        firsts, counts, lanes, _ = intervals_of(numbers, self.frames.ends)
+        shards, offsets, _ = self.frames.places(np.maximum(firsts, 0))
+        # the path after the last one does not exist
+        files = np.where(firsts < 0, len(self._paths) - 1, shards)
+        return Chunk(steps, self._paths, np.stack([files, offsets, counts], axis=1), lanes)
+
+    def records(self, begin: np.int64, end: np.int64) -> tuple[bytes, Ints, Ints]:
+        """Return the records of the steps ``[begin, end)``: their bytes, and where each begins and its length."""
+        numbers = self.numbers(begin, end)
+        _, data = self._damage.read(numbers, self.frames.records)
+        lengths = np.fromiter(map(len, data), np.int64, len(data))
+        return b"".join(data), np.cumsum(lengths) - lengths, lengths
+
+    def numbers(self, begin: np.int64, end: np.int64) -> Ints:
+        """Return the numbers of the examples of the steps ``[begin, end)``; ``PADDING`` for other rows."""
+        epoch, step = divmod(int(begin), self.plan.assignment.num_steps)
+        numbers = self._steps.numbers(epoch, step, step + int(end - begin)).reshape(-1)
+        return self._damage.without(numbers)
+
+    def missing(self, begin: np.int64, end: np.int64, rows: Ints) -> npt.NDArray[np.object_]:
+        """Return the records of some rows of the steps ``[begin, end)``, of which padding has one, too.
+
+        Raises:
+            FormatError: a record is damaged; the error names it.
+        """
+        return self._damage.read(self.numbers(begin, end)[rows], self.frames.records)[1]
+
+    def draws(self, begin: np.int64, numbers: Ints) -> tuple[npt.NDArray[Any], ...]:
+        """Return the random draws, in the order of ``drawn``, of examples of the epoch of a step."""
+        return tuple(self._drawn(int(begin) // self.plan.assignment.num_steps, numbers).values())
+
+    @cached_property
+    def drawn(self) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+        """The shape and the dtype of each random draw of an example, by name."""
+        drawn = self._drawn(0, np.zeros(1, np.int64))
+        return {name: (each.shape[1:], each.dtype) for name, each in drawn.items()}
+
+    def _drawn(self, epoch: int, numbers: Ints) -> dict[str, npt.NDArray[Any]]:
+        content = self._content
+        draws = draws_of(content.images.values(), epoch, numbers)
+        if content.user_map is not None:
+            words = numbers[:, np.newaxis], np.arange(2)
+            draws[MAP_SEED] = random_bits(content.map_seed, MAP, epoch, *words)
+        return draws
+
+    @cached_property
+    def _bounds(self) -> Ints:
+        """The steps of an epoch at which chunks begin, and the end.
+
+        The first chunk is one group, so that the first batch does not wait, and each is twice as long as the
+        one before it, up to a limit.
+        """
+        num_steps, bounds, length = self.plan.assignment.num_steps, [0], self.group
+        while length < self._chunk and bounds[-1] + length < num_steps:
+            bounds.append(bounds[-1] + length)
+            length = min(2 * length, self._chunk)
+        return np.array([*bounds, *range(bounds[-1] + self._chunk, num_steps, self._chunk), num_steps], np.int64)
+
+    @property
+    def _chunks(self) -> int:
+        return len(self._bounds) - 1
+
+
+def _num_readers(lanes: int) -> int:
+    """Return a power of two that divides the lanes: at least two, where it can be, and one a processor."""
+    found, most = 1, min(_MOST_READERS, max(2, num_cpus()))
+    while lanes and lanes % (2 * found) == 0 and 2 * found <= most:
+        found *= 2
+    return found

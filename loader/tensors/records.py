@@ -1,0 +1,114 @@
+"""The records of a run in the graph: TensorFlow reads the intervals that a ``Feed`` plans."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from tfshards.loader.graph.raw_ops import gather, tfrecord_dataset
+from tfshards.loader.graph.stages import call_method, flat_mapped, interleaved, mapped
+from tfshards.loader.tensors.feed import MISSING, Feed
+
+# Larger records are read unbuffered: copying them out of a buffer takes longer than a system call.
+_BUFFERED_BYTES = 16 << 10
+_BUFFER_BYTES = 1 << 16
+# By steps, the chunks that are read at the same time; and the groups of records that are read by ``Frames``.
+_OPEN = 2
+
+_SCALAR = tf.TensorSpec([], tf.int64)
+_VECTOR = tf.TensorSpec([None], tf.int64)
+_CHUNK = [_VECTOR, tf.TensorSpec([None], tf.string), tf.TensorSpec([None, 3], tf.int64), _VECTOR]
+
+
+def read_groups(feed: Feed) -> tf.data.Dataset:
+    """Return the records of the run, a group of steps at a time.
+
+    Returns:
+        ``(begin, end, records)``: the steps ``[begin, end)``, counted from that of epoch 0, scalar int64; and
+        the records of their rows, step by step, shape ``(steps * batch_size,)`` string; ``MISSING`` where
+        there is none, or it cannot be read.
+    """
+    def of_iteration(begin: tf.Tensor, end: tf.Tensor) -> tf.data.Dataset:
+        chunks = tf.data.Dataset.range(begin, end)
+        if feed.is_by_record:
+            return _by_record(feed, chunks)
+        if not feed.plan.assignment.lanes and feed.fetches:
+            return flat_mapped(
+                _planned(feed, chunks, tf.constant(0, tf.int64)), lambda *chunk: _read(feed, *chunk)
+            )
+        if not feed.plan.assignment.lanes:
+            return interleaved(
+                _planned(feed, chunks, tf.constant(0, tf.int64)),
+                lambda *chunk: _read(feed, *chunk),
+                cycle_length=_OPEN,
+                block_length=feed.most_groups,
+                num_parallel_calls=_OPEN,
+            )
+        # A reader returns whole groups: passing on single records would take longer than reading them.
+        read = interleaved(
+            tf.data.Dataset.range(feed.readers),
+            lambda reader: flat_mapped(_planned(feed, chunks, reader), lambda *chunk: _read(feed, *chunk)),
+            cycle_length=feed.readers,
+            num_parallel_calls=feed.readers,
+        )
+        return read if feed.readers == 1 else mapped(read.batch(feed.readers), by_step)
+
+    def by_step(begin: tf.Tensor, end: tf.Tensor, records: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        # each reader has some of the rows of each step
+        rows = feed.plan.assignment.batch_size // feed.readers
+        records = tf.transpose(tf.reshape(records, [feed.readers, -1, rows]), [1, 0, 2])
+        return begin[0], end[0], tf.reshape(records, [-1])
+
+    # each iteration asks once where it begins
+    iterations = mapped(tf.data.Dataset.range(1), lambda _: tuple(call_method(feed.begin, [], [_SCALAR] * 2)))
+    return flat_mapped(iterations, of_iteration)
+
+
+def _planned(feed: Feed, chunks: tf.data.Dataset, reader: tf.Tensor) -> tf.data.Dataset:
+    """Return the chunks of a reader; the next one is planned while one is read."""
+
+    def plan(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        return tuple(call_method(feed.chunk, [chunk, reader], _CHUNK))
+
+    return mapped(chunks, plan, in_calling_thread=True).prefetch(1)
+
+
+def _read(
+    feed: Feed, steps: tf.Tensor, files: tf.Tensor, intervals: tf.Tensor, lanes: tf.Tensor
+) -> tf.data.Dataset:
+    """Return ``(begin, end, records)`` of each group of a chunk."""
+    lacking = tf.data.Dataset.from_tensors(MISSING).repeat()
+    buffer_bytes = _BUFFER_BYTES if feed.plan.record_bytes < _BUFFERED_BYTES else 0
+
+    def of_interval(file: tf.Tensor, offset: tf.Tensor, count: tf.Tensor) -> tf.data.Dataset:
+        records = tfrecord_dataset(gather(files, file), "", buffer_bytes, offset)
+        # what cannot be read must not move what comes after it
+        return records.ignore_errors().concatenate(lacking).take(count)
+
+    def of_lane(first: tf.Tensor, end: tf.Tensor) -> tf.data.Dataset:
+        columns = tf.unstack(intervals[first:end], axis=1)
+        return flat_mapped(tf.data.Dataset.from_tensor_slices(tuple(columns)), of_interval)
+
+    if feed.plan.assignment.lanes:
+        num_lanes = feed.plan.assignment.worker_lanes // feed.readers
+        rows = feed.plan.assignment.rows_per_lane
+        bounds = tf.data.Dataset.from_tensor_slices((lanes[:-1], lanes[1:]))
+        records = interleaved(bounds, of_lane, cycle_length=num_lanes, block_length=rows)
+        size = feed.group * num_lanes * rows
+    else:
+        records, size = of_lane(lanes[0], lanes[1]), feed.group * feed.plan.assignment.batch_size
+    groups = tf.data.Dataset.from_tensor_slices((steps[:-1], steps[1:]))
+    read = tf.data.Dataset.zip(groups, records.batch(size))
+    return mapped(read, lambda bounds, records: (*bounds, records))
+
+
+def _by_record(feed: Feed, chunks: tf.data.Dataset) -> tf.data.Dataset:
+    def groups(chunk: tf.Tensor) -> tf.data.Dataset:
+        (steps,) = call_method(feed.steps, [chunk], [_VECTOR])
+        return tf.data.Dataset.from_tensor_slices((steps[:-1], steps[1:]))
+
+    def read(begin: tf.Tensor, end: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        specs = [tf.TensorSpec([], tf.string), _VECTOR, _VECTOR]
+        data, starts, lengths = call_method(feed.records, [begin, end], specs)
+        return begin, end, tf.strings.substr(data, starts, lengths)
+
+    return mapped(flat_mapped(chunks, groups), read, _OPEN)
