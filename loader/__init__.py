@@ -13,10 +13,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tfshards.loader import torch as torch
     from tfshards.loader.array_batches import Batches, batches
     from tfshards.loader.devices import distribute, steps_per_epoch
     from tfshards.loader.examples.weights import class_weights
-    from tfshards.loader import torch as torch
     from tfshards.loader.options.boxes import Boxes, Keypoints
     from tfshards.loader.options.image import Image
     from tfshards.loader.options.selection import Mix, Part, Position, Shuffle

@@ -69,9 +69,9 @@ def batches(options: LoadOptions) -> Batches:
 class Batches:
     """The batches of a run as a sequence, of which each iteration is one run; see ``batches``.
 
-    ``len(run)`` batches of a run with an end are ``run[0]`` to ``run[-1]``; ``run[epoch, step]`` is a batch of
-    any epoch. A run is pickled as its options, so that it is a map-style dataset of PyTorch and a source of
-    Grain as it is. Iterations read ahead in threads; ``run[...]`` reads in the thread that asks.
+    The ``len(run)`` batches of a run with an end are ``run[0]`` to ``run[-1]``; ``run[epoch, step]`` is a
+    batch of any epoch. It is a map-style dataset of PyTorch and a source of Grain as it is, pickled as its
+    options. Iterations read ahead in threads; ``run[...]`` reads in the thread that asks.
     """
 
     def __init__(self, options: LoadOptions, verified: str = "") -> None:
@@ -208,12 +208,11 @@ class Batches:
 
     def _run(self, first: int) -> Iterator[Batch]:
         """Yield the batches of an iteration from an index, each read ahead in threads."""
-        epoch, step = divmod(first, max(1, self.steps_per_epoch))
-        self._next = Position(epoch, step)
+        self._next = begin = Position(*divmod(first, max(1, self.steps_per_epoch)))
         threads = ThreadPoolExecutor(num_cpus())
         due: deque[_Reading] = deque()
         try:
-            for epoch, steps in self._groups(epoch, step):
+            for epoch, steps in self._groups(begin.epoch, begin.step):
                 due.append(self._started(threads, epoch, steps))
                 if len(due) > _AHEAD:
                     yield from self._finished(due.popleft())

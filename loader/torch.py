@@ -42,7 +42,7 @@ def data_loader(batches: Batches, num_workers: int = 0, **options: Any) -> DataL
     """
     ahead = num_workers * (options.get("prefetch_factor") or 2)
     loader: DataLoader[Batch] = DataLoader(
-        batches,  # type: ignore[arg-type]
+        batches,
         batch_size=None,
         sampler=Epochs(batches, ahead),
         collate_fn=as_tensors,
@@ -50,19 +50,18 @@ def data_loader(batches: Batches, num_workers: int = 0, **options: Any) -> DataL
         **options,
     )
     # Accelerate would leave the sampler out, and divide what is divided already
-    loader._is_accelerate_prepared = True  # type: ignore[attr-defined]
+    loader._is_accelerate_prepared = True
     return loader
 
 
-class Epochs(DistributedSampler[Any]):
+class Epochs(DistributedSampler[Any]):  # type: ignore[misc]
     """The batches of each iteration, for ``DataLoader(batches, sampler=Epochs(batches), batch_size=None)``.
 
-    It stays in the main process, so that all processes of a DataLoader read the epoch that it says. It yields
-    ``(epoch, step)``, for ``batches[epoch, step]``. Each iteration is the next epoch, unless ``set_epoch`` was
-    called; of ``batches`` with other ``epochs=`` or with ``start=``, it is the rest of the run.
-
-    torchdata's ``StatefulDataLoader`` saves and restores the position with it. It is a ``DistributedSampler``,
-    so that nobody replaces it by one: ``worker=`` of the batches is the rank.
+    It yields ``(epoch, step)`` for ``batches[epoch, step]``, in the main process, so that all processes of a
+    DataLoader read the same epoch. Each iteration is the next epoch, unless ``set_epoch`` was called. With
+    ``start=``, or with ``epochs=`` other than 1, an iteration is the rest of the run. torchdata's
+    ``StatefulDataLoader`` saves and restores the position. The rank is ``worker=`` of the batches; this is a
+    ``DistributedSampler`` only so that nobody replaces it by one.
 
     Args:
         batches: the batches of this rank, of ``loader.batches``.
