@@ -4,8 +4,7 @@
 >>> train = loader.load("data/photos", "train", batch_size=256, shuffle=loader.Shuffle(seed=0))
 >>> example = loader.Records("data/photos", "train")[7]
 
-TensorFlow is imported by what needs it, and other frameworks by ``loader.torch``, ``loader.keras``,
-``loader.jax`` and ``loader.grain``.
+TensorFlow is imported by what needs it, and PyTorch by ``loader.torch``.
 """
 
 from __future__ import annotations
@@ -14,13 +13,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tfshards.loader import torch as torch
     from tfshards.loader.array_batches import Batches, batches
     from tfshards.loader.devices import distribute, steps_per_epoch
     from tfshards.loader.examples.weights import class_weights
-    from tfshards.loader.frameworks import grain as grain
-    from tfshards.loader.frameworks import jax as jax
-    from tfshards.loader.frameworks import keras as keras
-    from tfshards.loader.frameworks import torch as torch
     from tfshards.loader.options.boxes import Boxes, Keypoints
     from tfshards.loader.options.image import Image
     from tfshards.loader.options.selection import Mix, Part, Position, Shuffle
@@ -48,9 +44,6 @@ _NAMES = {
     "training.progress": "Progress",
     "training.resume": "Resume",
 }
-
-# modules of ``frameworks``, each with an extra of its name
-_FRAMEWORKS = ("grain", "jax", "keras", "torch")
 
 __all__ = [
     "Batches",
@@ -80,12 +73,11 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     home = next((module for module, names in _NAMES.items() if name in names.split()), None)
-    if home is None and name not in _FRAMEWORKS:
+    if home is None and name != "torch":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        if home is None:
-            return import_module(f"{__name__}.frameworks.{name}")
-        return getattr(import_module(f"{__name__}.{home}"), name)
+        module = import_module(f"{__name__}.{home or name}")
+        return getattr(module, name) if home else module
     except ModuleNotFoundError as error:
         extra = "loader" if home else name
         raise ModuleNotFoundError(
@@ -94,4 +86,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, *_FRAMEWORKS]
+    return [*__all__, "torch"]

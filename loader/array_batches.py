@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import cached_property
+from hashlib import sha256
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -64,7 +67,12 @@ def batches(options: LoadOptions) -> Batches:
 
 
 class Batches:
-    """The batches of a run: iterated in order, or each by its epoch and step. See ``batches``."""
+    """The batches of a run as a sequence, of which each iteration is one run; see ``batches``.
+
+    The ``len(run)`` batches of a run with an end are ``run[0]`` to ``run[-1]``; ``run[epoch, step]`` is a
+    batch of any epoch. It is a map-style dataset of PyTorch and a source of Grain as it is, pickled as its
+    options. Iterations read ahead in threads; ``run[...]`` reads in the thread that asks.
+    """
 
     def __init__(self, options: LoadOptions, verified: str = "") -> None:
         """Prepare to read; for ``verified``, see ``copied_shards``."""
@@ -91,8 +99,12 @@ class Batches:
         self._parser = Parser(content.parsed)
         if content.images:
             _need_pillow()
-        self._iterations = 0
+        # of the next iteration, if each is another one
+        self._epoch = 0
         self._next = options.begin
+        # the step asked for last, its distance from the one before, and batches that were read with it
+        self._asked = -1, 0
+        self._kept: dict[tuple[int, int], Batch] = {}
         # opened now, so that faults of the files are found here
         self._copies: list[AnyPath] = []
         self._storage: _Storage = self._opened(verified)
@@ -139,66 +151,88 @@ class Batches:
         found: Ints = self._numbers(epoch, range(step, step + 1))[0]
         return found
 
-    def batch(self, epoch: int, step: int) -> Batch:
-        """Return the batch of an epoch and a step, both counted from 0."""
-        if not 0 <= step < self.steps_per_epoch:
-            raise IndexError(f"step {step} of {self.steps_per_epoch}")
-        numbers = self.numbers(epoch, step)
-        return delivered(self._content, self._without_padding(self._read(epoch, numbers), numbers))
+    def __getitem__(self, index: int | tuple[int, int]) -> Batch:
+        """Return a batch: by its index in the run, also from its end; or by epoch and step, from 0."""
+        steps = self.steps_per_epoch
+        if isinstance(index, tuple):
+            epoch, step = map(operator.index, index)
+            is_there = epoch >= 0 and 0 <= step < steps
+        else:
+            number = operator.index(index)
+            number += len(self) if number < 0 else 0
+            is_there = number >= 0 and (self._options.epochs is None or number < len(self))
+            epoch, step = divmod(self.first + number, max(1, steps))
+        if not is_there or not steps:
+            raise IndexError(f"batch {index} of {self!r}")
+        found, (last, hop) = self._kept.pop((epoch, step), None), self._asked
+        self._asked = step, step - last
+        if found is not None:
+            return found
+        together = range(step, step + 1)
+        if step - last == hop > 0 and not self._content.by_example:
+            # what follows at the same distance, as one of several processes asks, is read with it
+            together = range(step, min(steps, step + hop * self._steps.plan.assignment.group), hop)
+        numbers = self._numbers(epoch, together).reshape(-1)
+        batches = [*self._split(together, numbers, self._read(epoch, numbers))]
+        self._kept = {(epoch, other): batch for other, batch in zip(together[1:], batches[1:], strict=True)}
+        return batches[0]
 
     def __iter__(self) -> Iterator[Batch]:
-        """Yield the batches from the start of the run; the next epoch if the run is one epoch long."""
-        iteration = self._iterations
-        self._iterations += 1
-        return self.iterate(iteration)
+        """Yield the batches from the start of the run; of the next epoch if the run is one epoch long.
+
+        An iteration of which at most one batch was taken was a look: the next one is the same epoch.
+        """
+        first = self._epoch * self.steps_per_epoch + self.first
+        for number, batch in enumerate(self._run(first)):
+            if number:
+                self._count(first)
+            yield batch
+        self._count(first)
+
+    def _count(self, first: int) -> None:
+        """Let the iterations that follow be the next epoch, if they are to differ."""
+        if self._steps.plan.is_next_epoch_each_time and self.steps_per_epoch:
+            self._epoch = max(self._epoch, first // self.steps_per_epoch + 1)
 
     @property
     def first(self) -> int:
-        """The index of the first batch of the run: ``epoch * steps_per_epoch + step``."""
-        return self._steps.first
+        """The index of the first batch of the run, counted from the start of epoch 0."""
+        begin = self._steps.plan.begin
+        return begin.epoch * self.steps_per_epoch + begin.step
 
     @property
     def end(self) -> int | None:
-        """The index at which the run ends; None if it does not."""
+        """The index at which the run ends, counted from the start of epoch 0; None if it does not."""
         epochs = self._options.epochs
         return None if epochs is None else epochs * self.steps_per_epoch
 
-    def position_of(self, index: int, iteration: int = 0) -> Position:
-        """Return the position of the batch with an index, with what the order depends on."""
-        epoch, step = divmod(index, max(1, self.steps_per_epoch))
-        return Position(self._first_epoch(iteration) + epoch, step, self.order)
-
-    def positions(
-        self, iteration: int = 0, first: int | None = None, stride: int = 1
-    ) -> Iterator[tuple[int, int]]:
-        """Yield epoch and step of the batches of an iteration, or of every ``stride``-th from an index on."""
-        return self._steps.positions(self._first_epoch(iteration), first, stride)
-
-    def iterate(self, iteration: int = 0, first: int | None = None, stride: int = 1) -> Iterator[Batch]:
-        """Yield the batches at ``positions``, each read ahead in threads."""
-        self._next = self.position_of(self.first if first is None else first, iteration)
-        return self._run(self.positions(iteration, first, stride), stride)
-
-    def _first_epoch(self, iteration: int) -> int:
-        return iteration if self._steps.plan.is_next_epoch_each_time else 0
-
-    def _run(self, positions: Iterator[tuple[int, int]], stride: int) -> Iterator[Batch]:
-        size = self._steps.plan.assignment.batch_size
+    def _run(self, first: int) -> Iterator[Batch]:
+        """Yield the batches of an iteration from an index, each read ahead in threads."""
+        self._next = begin = Position(*divmod(first, max(1, self.steps_per_epoch)))
         threads = ThreadPoolExecutor(num_cpus())
         due: deque[_Reading] = deque()
         try:
-            for epoch, steps in _grouped(positions, self._steps.plan.assignment.group, stride):
+            for epoch, steps in self._groups(begin.epoch, begin.step):
                 due.append(self._started(threads, epoch, steps))
                 if len(due) > _AHEAD:
-                    yield from self._finished(due.popleft(), size)
+                    yield from self._finished(due.popleft())
             while due:
-                yield from self._finished(due.popleft(), size)
+                yield from self._finished(due.popleft())
         finally:
             # cancel_futures= fails in an interpreter that exits
             for reading in due:
                 for part in reading.parts:
                     part.cancel()
             threads.shutdown(wait=False)
+
+    def _groups(self, epoch: int, step: int) -> Iterator[tuple[int, range]]:
+        """Yield epochs and the steps in them that are read together, of an iteration that begins there."""
+        steps, group, epochs = self.steps_per_epoch, self._steps.plan.assignment.group, self._options.epochs
+        end = epoch + 1 if self._steps.plan.is_next_epoch_each_time else epochs
+        while steps and (end is None or epoch < end):
+            for start in range(step, steps, group):
+                yield epoch, range(start, min(start + group, steps))
+            epoch, step = epoch + 1, 0
 
     def _started(self, threads: ThreadPoolExecutor, epoch: int, steps: range) -> _Reading:
         numbers = self._numbers(epoch, steps).reshape(-1)
@@ -208,16 +242,24 @@ class Batches:
         parts = [threads.submit(self._read, epoch, part) for part in np.array_split(numbers, count)]
         return _Reading(epoch, steps, numbers, parts)
 
-    def _finished(self, reading: _Reading, size: int) -> Iterator[Batch]:
+    def _finished(self, reading: _Reading) -> Iterator[Batch]:
         columns = joined([part.result() for part in reading.parts])
-        for row, step in enumerate(reading.steps):
-            rows = slice(row * size, (row + 1) * size)
-            of_step = columns
-            if len(reading.steps) > 1:
-                of_step = {name: column[rows] for name, column in columns.items()}
+        for step, batch in zip(
+            reading.steps, self._split(reading.steps, reading.numbers, columns), strict=True
+        ):
             is_last = step + 1 == self.steps_per_epoch
             self._next = Position(reading.epoch + is_last, 0 if is_last else step + 1)
-            yield delivered(self._content, self._without_padding(of_step, reading.numbers[rows]))
+            yield batch
+
+    def _split(self, steps: range, numbers: Ints, columns: Columns) -> Iterator[Batch]:
+        """Yield the batches of steps that were read together, as they are delivered."""
+        size = self._steps.plan.assignment.batch_size
+        for row in range(len(steps)):
+            rows = slice(row * size, (row + 1) * size)
+            of_step = columns
+            if len(steps) > 1:
+                of_step = {name: column[rows] for name, column in columns.items()}
+            yield delivered(self._content, self._without_padding(of_step, numbers[rows]))
 
     def _numbers(self, epoch: int, steps: range) -> Ints:
         numbers = self._steps.numbers(epoch, steps[0], steps[-1] + 1)[:: steps.step]
@@ -250,12 +292,28 @@ class Batches:
         return self._options.this_worker
 
     @property
+    def is_worker_given(self) -> bool:
+        """Whether the worker was chosen, and not the usual one."""
+        return self._options.worker is not None
+
+    @property
     def is_one_pass(self) -> bool:
         """Whether the run is one epoch, which may be iterated again for the next one."""
         return self._options.is_one_pass
 
+    def __repr__(self) -> str:
+        worker, steps, epochs = self.worker, self.steps_per_epoch, self._options.epochs
+        order = sha256(repr(sorted(self.order.items())).encode()).hexdigest()[:8]
+        return (
+            f"Batches({self._source.label}, part {worker.index} of {worker.count}, {steps} steps an epoch, "
+            f"epochs={epochs}, from {self._steps.plan.begin}, order {order})"
+        )
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._options, identities(self._copies) if self._copies else "")
+        # a Progress stays in the process whose steps it counts
+        start = self._options.start if self._options.tracker is None else self._steps.plan.begin
+        options = replace(self._options, start=start)
+        return type(self), (options, identities(self._copies) if self._copies else "")
 
 
 def _need_pillow() -> None:
@@ -282,17 +340,3 @@ class _Reading(NamedTuple):
     steps: range
     numbers: Ints
     parts: list[Future[Columns]]
-
-
-def _grouped(positions: Iterator[tuple[int, int]], most: int, stride: int) -> Iterator[tuple[int, range]]:
-    """Yield an epoch and up to ``most`` of its steps that follow each other by ``stride``."""
-    epoch, steps = 0, range(0)
-    for position in positions:
-        if steps and position == (epoch, steps.stop) and len(steps) < most:
-            steps = range(steps.start, steps.stop + stride, stride)
-            continue
-        if steps:
-            yield epoch, steps
-        epoch, steps = position[0], range(position[1], position[1] + stride, stride)
-    if steps:
-        yield epoch, steps

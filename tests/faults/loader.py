@@ -8,11 +8,18 @@ CROPS = "loader/examples/crops.py"
 
 FAULTS = [
     (
-        "the position of PyTorch's batches counts from the start of the run",
-        "loader/frameworks/torch.py",
-        'self._run.position_of(place["next"], place["iteration"])',
-        'self._run.position_of(place["next"] - self._run.first, place["iteration"])',
-        "tests/loader/test_frameworks.py::test_a_run_goes_from_one_framework_to_the_next",
+        "a look at the first batch counts as an epoch in PyTorch",
+        "loader/torch.py",
+        "if self._num_calls > self._sampler._looks:",
+        "if self._num_calls:",
+        "tests/loader/test_frameworks.py::test_each_iteration_is_the_next_epoch_unless_it_was_a_look_or_an_epoch_is_set",
+    ),
+    (
+        "a look at the first batch counts as an epoch",
+        "loader/array_batches.py",
+        "            if number:\n                self._count(first)\n",
+        "            self._count(first)\n",
+        "tests/loader/test_batches.py::test_an_iteration_of_one_batch_is_a_look",
     ),
     (
         "white of 8 bits is not white of 16",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import pickle
+import re
 import subprocess
 import sys
 import threading
@@ -14,7 +15,7 @@ import pytest
 from PIL import Image as Pillow
 
 from tests.errors import raises
-from tfshards.loader import Image, Progress, Shuffle, batches, load
+from tfshards.loader import Image, Position, Progress, Shuffle, Worker, batches, load
 from tfshards.schemas import InputError, OptionsError
 
 from .conftest import in_shards
@@ -40,18 +41,57 @@ def test_images_of_different_sizes_are_an_array_of_objects(scenes):
             assert np.array_equal(pixels, picture)
 
 
-def test_a_batch_is_a_function_of_its_epoch_and_step(scenes):
+def test_a_run_is_a_sequence_of_batches(scenes):
     options = {"batch_size": 8, "shuffle": Shuffle(seed=4), "select": ("key",)}
     run = batches(scenes, epochs=2, **options)
     steps = run.steps_per_epoch
     expected = [batch[0].tolist() for batch in run]
     again = pickle.loads(pickle.dumps(run))
-    for number in (0, steps + 2, 1):
-        epoch, step = divmod(number, steps)
-        assert again.batch(epoch, step)[0].tolist() == expected[number]
-        assert [b"%d" % each for each in run.numbers(epoch, step)] == expected[number]
-    with pytest.raises(IndexError, match=f"step {steps} of {steps}"):
-        run.batch(0, steps)
+    assert len(again) == len(expected) == 2 * steps
+    # in order, at two distances, as several processes read, from the end
+    for index in [*range(2 * steps), *range(0, steps, 2), 3, 6, 9, 12, 1, -1, -2 * steps]:
+        assert again[index][0].tolist() == expected[index]
+        place = divmod(index % (2 * steps), steps)
+        assert again[place][0].tolist() == expected[index]
+        assert [b"%d" % each for each in run.numbers(*place)] == expected[index]
+    for index in (2 * steps, -2 * steps - 1, (0, steps), (-1, 0)):
+        with pytest.raises(
+            IndexError, match=re.escape(f"batch {index} of Batches(split 'train' of {scenes}")
+        ):
+            run[index]
+    tail = batches(scenes, epochs=2, start=Position(1, 2), **options)
+    assert [tail[index][0].tolist() for index in range(len(tail))] == expected[steps + 2 :]
+
+
+def test_a_run_says_what_it_reads(scenes):
+    options = {"batch_size": 4, "worker": Worker(1, 2), "shuffle": Shuffle(seed=4)}
+    run = batches(scenes, **options)
+    assert "part 1 of 2, 7 steps an epoch, epochs=1, from Position(epoch=0, step=0)" in repr(run)
+    assert repr(pickle.loads(pickle.dumps(run))) == repr(run)
+    # Grain compares it with its checkpoints
+    assert repr(batches(scenes, **{**options, "shuffle": Shuffle(seed=5)})) != repr(run)
+
+
+def test_an_iteration_of_one_batch_is_a_look(scenes):
+    for size in (8, COUNT):
+        options = {"batch_size": size, "shuffle": Shuffle(seed=4), "select": ("key",)}
+        expected = [batch[0].tolist() for batch in batches(scenes, epochs=4, **options)]
+        run, steps = batches(scenes, **options), COUNT // size
+        looks = [[next(iter(run))[0].tolist() for _ in range(2)]]
+        iter(run)
+        found = [batch[0].tolist() for batch in run]
+        # two at the same time are the same epoch
+        pairs = [*zip(run, run, strict=True)]
+        looks.append([one[0].tolist() for one, _ in pairs])
+        found += [other[0].tolist() for _, other in pairs]
+        if steps > 1:
+            # two batches of the third
+            for _ in itertools.islice(run, 2):
+                pass
+            found += expected[2 * steps : 3 * steps]
+        found += [batch[0].tolist() for batch in run]
+        assert found == expected[: len(found)]
+        assert looks == [[expected[0]] * 2, expected[steps : 2 * steps]]
 
 
 def test_a_run_of_load_is_continued_from_its_progress(scenes):
