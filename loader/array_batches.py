@@ -19,20 +19,19 @@ import numpy.typing as npt
 from tfshards.loader.arrays.examples import Batch, Columns, delivered, joined, processed
 from tfshards.loader.examples.boxes import unmoved_boxes
 from tfshards.loader.examples.content import make_content, unmoved_arrays
-from tfshards.loader.integrity.damaged import open_indexed
 from tfshards.loader.options.load_options import LoadOptions, takes
 from tfshards.loader.options.selection import Facts, Position
 from tfshards.loader.options.worker import Worker, num_cpus
 from tfshards.loader.order.epoch import Ints
 from tfshards.loader.order.plan import facts_of, make_plan, no_steps
+from tfshards.loader.order.steps import Steps
+from tfshards.loader.reading.damage import PADDING
+from tfshards.loader.reading.frames import read_values
+from tfshards.loader.reading.opening import open_frames
 from tfshards.loader.reading.source import open_source, without_class
-from tfshards.loader.order.steps import PADDING, Steps
-from tfshards.loader.resources.cache import copied_shards, identities
-from tfshards.loader.reading.frames import Frames, read_values
-from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas import OptionsError
 from tfshards.schemas.columns import Columns as Parser
 from tfshards.schemas.coordinates import coordinates_of
-from tfshards.schemas.storage import AnyPath
 
 # Batches that are read while one is used.
 _AHEAD = 2
@@ -59,8 +58,9 @@ def batches(options: LoadOptions) -> Batches:
 
     Raises:
         OptionsError: an option is not allowed, or contradicts the others or the dataset; or one that only
-            ``load`` has: ``memory_budget``, and a limit of ``cache``.
-        InputError: there is no dataset in ``path``, or no such split in it, or its shards are compressed.
+            ``load`` has: a limit of ``cache``.
+        InputError: there is no dataset in ``path``, or no such split in it; its shards are compressed, and there
+            is no ``cache``.
         FormatError: the manifest or an index breaks the format, or a shard differs from the manifest.
     """
     return Batches(options)
@@ -74,16 +74,12 @@ class Batches:
     options. Iterations read ahead in threads; ``run[...]`` reads in the thread that asks.
     """
 
-    def __init__(self, options: LoadOptions, verified: str = "") -> None:
-        """Prepare to read; for ``verified``, see ``copied_shards``."""
-        if options.memory_budget is not None:
-            raise OptionsError("batches-without", name="memory_budget")
+    def __init__(self, options: LoadOptions) -> None:
+        """Check the files of the split, and prepare to read."""
         if options.cache_bytes is not None:
             raise OptionsError("cache-has-bound", cache=options.cache, folder=options.cache_folder)
         self._options = options
         source = open_source(options)
-        if source.manifest.compression != "none":
-            raise InputError("records-compressed", root=source.root)
         self._content = content = make_content(options, source)
         known = coordinates_of(source.manifest.schema.features)
         self._steps = Steps(make_plan(options, source))
@@ -106,25 +102,9 @@ class Batches:
         self._asked = -1, 0
         self._kept: dict[tuple[int, int], Batch] = {}
         # opened now, so that faults of the files are found here
-        self._copies: list[AnyPath] = []
-        self._storage: _Storage = self._opened(verified)
+        self._frames, self._damage = open_frames(source, options)
         if options.tracker is not None:
             options.tracker.load_from_here(self.order, self.steps_per_epoch, options.epochs)
-
-    def _opened(self, verified: str) -> _Storage:
-        shards, indexes = open_indexed(self._source, self._options)
-        is_bad = np.zeros(int(shards.sizes.sum()) if len(shards.bad_starts) else 0, np.bool_)
-        for start, end in zip(shards.bad_starts, shards.bad_ends, strict=True):
-            is_bad[start:end] = True
-        first, record = shards.first_good
-        source, folder = self._source, self._options.cache_folder
-        if folder is not None:
-            strict = self._options.on_damage == "raise"
-            self._copies = copied_shards(source, folder, strict=strict, verified=verified)
-        copies = self._copies
-        # headers and checksums are compared in any case: their cost is small
-        frames = Frames(source.root, source.split.shards, is_checked=True, indexes=indexes, copies=copies)
-        return _Storage(frames, is_bad, int(shards.bases[first]) + record)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -146,7 +126,7 @@ class Batches:
     def numbers(self, epoch: int, step: int) -> Ints:
         """Return the numbers of the examples of a batch in stored order, shape ``(batch_size,)`` int64.
 
-        -2 stands for padding, and for damaged records that are skipped.
+        -2 stands for padding, and for damaged records that were skipped when they were met.
         """
         found: Ints = self._numbers(epoch, range(step, step + 1))[0]
         return found
@@ -171,7 +151,7 @@ class Batches:
         together = range(step, step + 1)
         if step - last == hop > 0 and not self._content.by_example:
             # what follows at the same distance, as one of several processes asks, is read with it
-            together = range(step, min(steps, step + hop * self._steps.plan.assignment.group), hop)
+            together = range(step, min(steps, step + hop * self._together), hop)
         numbers = self._numbers(epoch, together).reshape(-1)
         batches = [*self._split(together, numbers, self._read(epoch, numbers))]
         self._kept = {(epoch, other): batch for other, batch in zip(together[1:], batches[1:], strict=True)}
@@ -193,6 +173,11 @@ class Batches:
         """Let the iterations that follow be the next epoch, if they are to differ."""
         if self._steps.plan.is_next_epoch_each_time and self.steps_per_epoch:
             self._epoch = max(self._epoch, first // self.steps_per_epoch + 1)
+
+    @property
+    def _together(self) -> int:
+        """The steps that are read together; of decoded images one, which are larger than what is read."""
+        return 1 if self._content.by_example else self._steps.plan.group
 
     @property
     def first(self) -> int:
@@ -227,7 +212,7 @@ class Batches:
 
     def _groups(self, epoch: int, step: int) -> Iterator[tuple[int, range]]:
         """Yield epochs and the steps in them that are read together, of an iteration that begins there."""
-        steps, group, epochs = self.steps_per_epoch, self._steps.plan.assignment.group, self._options.epochs
+        steps, group, epochs = self.steps_per_epoch, self._together, self._options.epochs
         end = epoch + 1 if self._steps.plan.is_next_epoch_each_time else epochs
         while steps and (end is None or epoch < end):
             for start in range(step, steps, group):
@@ -263,16 +248,13 @@ class Batches:
 
     def _numbers(self, epoch: int, steps: range) -> Ints:
         numbers = self._steps.numbers(epoch, steps[0], steps[-1] + 1)[:: steps.step]
-        storage = self._storage
-        if len(storage.is_bad):
-            real = numbers != PADDING
-            numbers[real] = np.where(storage.is_bad[numbers[real]], PADDING, numbers[real])
-        return numbers
+        return self._damage.without(numbers)
 
     def _read(self, epoch: int, numbers: Ints) -> Columns:
-        storage = self._storage
-        stored = np.where(numbers == PADDING, storage.first_good, numbers)
-        columns = read_values(self._source.root, storage.frames, self._parser, stored)
+        def read(numbers: Ints) -> Columns:
+            return read_values(self._source.root, self._frames, self._parser, numbers)
+
+        numbers, columns = self._damage.read(numbers, read)
         return processed(self._content, columns, epoch, numbers)
 
     def _without_padding(self, columns: Columns, numbers: Ints) -> Columns:
@@ -313,7 +295,7 @@ class Batches:
         # a Progress stays in the process whose steps it counts
         start = self._options.start if self._options.tracker is None else self._steps.plan.begin
         options = replace(self._options, start=start)
-        return type(self), (options, identities(self._copies) if self._copies else "")
+        return type(self), (options,)
 
 
 def _need_pillow() -> None:
@@ -323,14 +305,6 @@ def _need_pillow() -> None:
         raise ModuleNotFoundError(
             f"image= needs {error.name}: pip install 'tfshards[images]'", name=error.name
         ) from error
-
-
-class _Storage(NamedTuple):
-    """The records of the split; which are damaged, if any; and the number of the first that is not."""
-
-    frames: Frames
-    is_bad: npt.NDArray[np.bool_]
-    first_good: int
 
 
 class _Reading(NamedTuple):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Iterator, Sequence
-from contextvars import ContextVar
 from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
@@ -15,7 +14,7 @@ from tfshards.loader.options.load_options import cache_of
 from tfshards.loader.options.selection import select_features
 from tfshards.loader.options.validation import check_choice
 from tfshards.loader.reading.source import OpenSplit, split_name
-from tfshards.loader.resources.cache import copied_shards, identities
+from tfshards.loader.reading.cache import copied_shards
 from tfshards.loader.reading.frames import Frames, read_values
 from tfshards.schemas import InputError, OptionsError, Schema, read_manifest
 from tfshards.schemas.columns import Columns
@@ -44,8 +43,8 @@ class Records:
     it is unpickled.
 
     Args:
-        path: the directory with ``dataset.json``, or its URL; local files are mapped into memory, from a
-            bucket neighbors are read by one request.
+        path: the directory with ``dataset.json``, or its URL; neighbors are read together, from a
+            bucket by one request.
         split: its name; may be left out if there is only one.
         select: names of features; by default all.
         check: "crc" compares the checksums of each record that is read, "none" does not.
@@ -80,13 +79,11 @@ class Records:
         self.build_id: str = manifest.build_id
         self.split: str = source.name
         self._columns = Columns(select_features(self.schema, select))
-        if manifest.compression != "none":
+        if manifest.compression != "none" and folder is None:
             raise InputError("records-compressed", root=source.root)
         self._root = source.root
-        self._copies = [] if folder is None else copied_shards(source, folder, verified=_verified.get())
-        self._frames = Frames(
-            source.root, source.split.shards, is_checked=check == "crc", copies=self._copies
-        )
+        copies = [] if folder is None else copied_shards(source, folder, strict=True)
+        self._frames = Frames(source.root, source.split.shards, is_checked=check == "crc", copies=copies)
         self._shards = source.split.shards
         self._table: KeyTable | None = None
 
@@ -158,8 +155,7 @@ class Records:
 
     def __reduce__(self) -> tuple[Any, ...]:
         path, split, select, check, cache = self._arguments
-        verified = identities(self._copies) if self._copies else ""
-        return _reopened, (path, split, select, check, self.build_id, cache, verified)
+        return _reopened, (self.build_id, path, split, {"select": select, "check": check, "cache": cache})
 
     def __repr__(self) -> str:
         path, _, select, *_ = self._arguments
@@ -167,24 +163,8 @@ class Records:
         return f"Records({path!r}, {self.split!r}{chosen}): {len(self):,} examples of build {self.build_id}"
 
 
-# The identities of copies that another process of the run has verified, while it is unpickled.
-_verified: ContextVar[str] = ContextVar("_verified", default="")
-
-
-def _reopened(
-    path: str,
-    split: str | None,
-    select: Sequence[str] | None,
-    check: Check,
-    build_id: str,
-    cache: str | None = None,
-    verified: str = "",
-) -> Records:
-    token = _verified.set(verified)
-    try:
-        records = Records(path, split, select=select, check=check, cache=cache)
-    finally:
-        _verified.reset(token)
+def _reopened(build_id: str, path: str, split: str | None, options: dict[str, Any]) -> Records:
+    records = Records(path, split, **options)
     if records.build_id != build_id:
         raise InputError("records-other-build", root=any_path(path), found=records.build_id, wanted=build_id)
     return records

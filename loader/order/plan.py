@@ -29,6 +29,9 @@ from tfshards.loader.reading.source import OpenSplit
 from tfshards.schemas import OptionsError
 from tfshards.schemas.errors import counted
 
+_PARSED_BYTES = 1 << 20
+_MOST_PARSED = 64
+
 
 def order_facts(
     source: OpenSplit, population: Population, assignment: Assignment, shuffle: Shuffle | None
@@ -198,6 +201,12 @@ class ReadPlan:
     epochs: int | None
     is_next_epoch_each_time: bool
     facts: Facts | None
+
+    @property
+    def group(self) -> int:
+        """The number of steps that are read and parsed together, of small batches several."""
+        batch_bytes = self.record_bytes * self.assignment.batch_size
+        return max(1, min(_MOST_PARSED, int(_PARSED_BYTES / batch_bytes)))
 
     @property
     def is_scattered(self) -> bool:

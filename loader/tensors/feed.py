@@ -35,9 +35,6 @@ MISSING = b"\xff"
 # The name of the seeds of the user's function, among draws.
 MAP_SEED = "map seed"
 
-# Small batches are parsed together.
-_PARSED_BYTES = 1 << 20
-_MOST_PARSED = 64
 # Several threads read for one step, each some of the lanes.
 _MOST_READERS = 16
 # Runs of each lane, and bytes by steps, that are planned together.
@@ -77,7 +74,7 @@ class Feed:
         self._iterations, self._lock = 0, threading.Lock()
         assignment = plan.assignment
         batch_bytes = plan.record_bytes * assignment.batch_size
-        self.group: int = max(1, min(_MOST_PARSED, int(_PARSED_BYTES / batch_bytes)))
+        self.group: int = plan.group
         self.readers: int = _num_readers(assignment.worker_lanes if assignment.lanes else 0)
         if windows is not None:
             steps = WINDOW_BYTES / batch_bytes
