@@ -12,10 +12,10 @@ from tfshards.loader.examples.boxes import moved_boxes
 from tfshards.loader.examples.content import Content, pixels_shape
 from tfshards.loader.examples.crops import draws_of
 from tfshards.loader.examples.keypoints import moved_keypoints
+from tfshards.loader.examples.ops import NUMPY, random_bits
 from tfshards.loader.examples.weights import Weighing
 from tfshards.loader.options.load_options import WEIGHT
-from tfshards.loader.order.epoch import MAP, random_bits
-from tfshards.loader.order.ops import NUMPY, Ints
+from tfshards.loader.order.epoch import MAP
 from tfshards.loader.order.steps import PADDING
 from tfshards.schemas import Feature, FormatError, OptionsError, Problem
 from tfshards.schemas.columns import objects
@@ -26,7 +26,7 @@ Columns: TypeAlias = "dict[str, npt.NDArray[Any]]"
 Batch: TypeAlias = Any
 
 
-def processed(content: Content, columns: Columns, epoch: int, numbers: Ints) -> Columns:
+def processed(content: Content, columns: Columns, epoch: int, numbers: npt.NDArray[np.int64]) -> Columns:
     """Return the columns of some examples as they are delivered, with ``WEIGHT`` if they have weights.
 
     Args:
@@ -46,7 +46,7 @@ def processed(content: Content, columns: Columns, epoch: int, numbers: Ints) -> 
     return found
 
 
-def _by_example(content: Content, columns: Columns, epoch: int, numbers: Ints) -> Columns:
+def _by_example(content: Content, columns: Columns, epoch: int, numbers: npt.NDArray[np.int64]) -> Columns:
     draws = draws_of(NUMPY, content.images.values(), np.int64(epoch), numbers)
     rows = []
     for row, number in enumerate(numbers.tolist()):

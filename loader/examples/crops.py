@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from tfshards.loader.examples.ops import Array, Ops, random_bits
 from tfshards.loader.options.image import Image
-from tfshards.loader.order.epoch import CROP, FLIP, random_bits
-from tfshards.loader.order.ops import Array, Ops
+from tfshards.loader.order.epoch import CROP, FLIP
 
 ATTEMPTS = 10
 _BITS = 24

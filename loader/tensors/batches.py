@@ -11,7 +11,6 @@ from tfshards.loader.examples.boxes import moved_boxes
 from tfshards.loader.examples.content import Content, pixels_shape, without_elements
 from tfshards.loader.examples.crops import draws_of
 from tfshards.loader.examples.keypoints import moved_keypoints
-from tfshards.loader.graph.ops import GRAPH
 from tfshards.loader.graph.raw_ops import without_autograph
 from tfshards.loader.graph.stages import mapped, unbatched
 from tfshards.loader.options.load_options import WEIGHT
@@ -23,6 +22,7 @@ from tfshards.loader.records.record_reader import RecordReader
 from tfshards.loader.records.streams import read_groups
 from tfshards.loader.tensors.decode import decode_image, decode_with_region
 from tfshards.loader.tensors.labels import example_weights
+from tfshards.loader.tensors.ops import GRAPH
 from tfshards.loader.tensors.specs import (
     Batch,
     Nest,

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
+import numpy as np
 import tensorflow as tf
 
 from tfshards.loader.examples.content import Content, pixels_shape, without_elements
-from tfshards.loader.graph.ops import GRAPH
+from tfshards.loader.examples.ops import random_bits
 from tfshards.loader.options.load_options import WEIGHT
-from tfshards.loader.order.epoch import MAP, random_bits
+from tfshards.loader.order.epoch import MAP
+from tfshards.loader.tensors.ops import GRAPH
 from tfshards.schemas import OptionsError
 
 # The result of the user's function for an example: a tensor, or dicts and tuples of tensors.
@@ -35,7 +37,7 @@ def traced(
 
 def map_seeds(seed: int, epoch: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
     """Return the seeds of the examples ``numbers`` (int64) in an epoch: shape ``(*numbers, 2)`` int64."""
-    return random_bits(GRAPH, seed, MAP, epoch, numbers[..., tf.newaxis], tf.range(2, dtype=tf.int64))
+    return random_bits(GRAPH, seed, MAP, epoch, numbers[..., tf.newaxis], np.arange(2))
 
 
 def check_returned(spec: object, adds_weight: bool) -> None:
