@@ -134,7 +134,7 @@ def _contestants(dataset: Path) -> dict[str, Callable]:
 
     from tfshards import loader
     from tfshards.loader.examples.crops import crop_name, draws_of, random_box
-    from tfshards.loader.graph.ops import GRAPH
+    from tfshards.loader.tensors.ops import GRAPH
     from tfshards.schemas import read_manifest
 
     manifest = read_manifest(dataset)

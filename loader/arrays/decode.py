@@ -11,8 +11,8 @@ import numpy.typing as npt
 from PIL import Image, ImageFile
 
 from tfshards.loader.examples.crops import GRAY_SHIFT, GRAY_WEIGHTS, box_of, flips_of
+from tfshards.loader.examples.ops import NUMPY
 from tfshards.loader.options.image import Image as ImageOptions
-from tfshards.loader.order.ops import NUMPY
 from tfshards.schemas import pixel_files
 from tfshards.schemas.columns import dtype_named
 

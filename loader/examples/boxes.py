@@ -9,9 +9,9 @@ from typing import cast
 import numpy as np
 
 from tfshards.loader.examples.crops import flips_of
+from tfshards.loader.examples.ops import Array, Ops
 from tfshards.loader.options.boxes import Boxes, BoxFormat
 from tfshards.loader.options.image import Image
-from tfshards.loader.order.ops import Array, Ops
 from tfshards.schemas import Feature, OptionsError
 from tfshards.schemas.coordinates import Coordinates
 
@@ -185,12 +185,17 @@ def _sound(ops: Ops, stored: Array, boxes: Boxes) -> Array:
     """Return the boxes, after an assertion that they are finite and have no negative width or height."""
     starts, ends = _edges(stored, str(boxes.format))
     # NaN fails each comparison
-    is_sound = ops.every(abs(stored) < np.inf) & ops.every(ends >= starts)
+    is_sound = _every(ops, abs(stored) < np.inf) & _every(ops, ends >= starts)
     message = (
         f"the feature {boxes.feature!r} has a box with NaN, an infinite number, or a negative width or "
         f"height as {boxes.format!r}; check Boxes.format, or correct the boxes and build again"
     )
     return ops.checked(stored, is_sound, message)
+
+
+def _every(ops: Ops, values: Array) -> Array:
+    """Return whether all elements are true."""
+    return ops.all_of(ops.reshape(values, [-1]))
 
 
 def _edges(boxes: Array, kind: str) -> tuple[Array, Array]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tfshards.loader.options.image import Image
 from tfshards.loader.order.epoch import CROP, FLIP, Ints, random_bits
-from tfshards.loader.order.ops import Array, Ops
+from tfshards.loader.examples.ops import Array, Ops
 
 ATTEMPTS = 10
 _BITS = 24

@@ -10,9 +10,9 @@ import numpy as np
 
 from tfshards.loader.examples.boxes import image_of
 from tfshards.loader.examples.crops import flips_of
+from tfshards.loader.examples.ops import Array, Ops
 from tfshards.loader.options.boxes import Keypoints, PointFormat
 from tfshards.loader.options.image import Image
-from tfshards.loader.order.ops import Array, Ops
 from tfshards.schemas import Feature, OptionsError
 from tfshards.schemas.coordinates import Coordinates
 
@@ -87,7 +87,7 @@ def moved_keypoints(
     message = f"the feature {keypoints.feature!r} has a keypoint with NaN or an infinite number"
     stored = ops.cast(values, "float32")
     # NaN fails the comparison, too
-    stored = ops.checked(stored, ops.every(abs(stored) < np.inf), message)
+    stored = ops.checked(stored, ops.all_of(ops.reshape(abs(stored) < np.inf, [-1])), message)
     if image.size is None and image.flip is None:
         return stored
     rows = [1, -1] if last == len(order) else [-1, last // len(order)]

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tfshards.loader.examples.boxes import moved_boxes
 from tfshards.loader.examples.content import Content, pixels_shape, without_elements
 from tfshards.loader.examples.keypoints import moved_keypoints
-from tfshards.loader.graph.ops import GRAPH
+from tfshards.loader.tensors.ops import GRAPH
 from tfshards.loader.graph.raw_ops import without_autograph
 from tfshards.loader.graph.stages import call_method, mapped, unbatched
 from tfshards.loader.options.load_options import WEIGHT

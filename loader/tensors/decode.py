@@ -10,8 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfshards.loader.examples.crops import AXES, GRAY_SHIFT, GRAY_WEIGHTS, box_of
-from tfshards.loader.graph.ops import GRAPH
 from tfshards.loader.options.image import Image
+from tfshards.loader.tensors.ops import GRAPH
 from tfshards.schemas import pixel_files
 
 
