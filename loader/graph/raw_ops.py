@@ -315,13 +315,12 @@ def count_up(counter: tf.Tensor) -> tf.Tensor:
     return number
 
 
-def fail(text: tf.Tensor) -> tf.Operation:
-    """Return an operation that always fails, with the scalar string ``text`` in its message.
+def fail_unless(fault: tf.Tensor) -> tf.Operation:
+    """Return an operation that fails with the scalar string ``fault`` in its message, unless it is empty.
 
     ``tf.debugging.Assert`` would wrap it in a ``tf.cond``.
     """
-    arguments = {"condition": False, "data": [text]}
-    return _raw("Assert", arguments, lambda: tf.debugging.Assert(False, [text]))
+    return tf.raw_ops.Assert(condition=tf.equal(fault, ""), data=[fault])
 
 
 # Strategies and checkpoints

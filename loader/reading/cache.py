@@ -86,7 +86,10 @@ def _fill(folder: Path, source: OpenSplit, *, strict: bool) -> list[AnyPath]:
     root, name, shards = source.root, source.name, source.split.shards
     compression = source.manifest.compression
     verified = _read_verified(folder)
-    missing = [shard for shard in shards if verified.get(shard.path) != _identity(copy_of(shard, folder))]
+    identities = {shard.path: _identity(copy_of(shard, folder)) for shard in shards}
+    missing = [
+        shard for shard in shards if not (found := identities[shard.path]) or verified.get(shard.path) != found
+    ]
     num_bytes, free = sum(shard.record_bytes for shard in missing), shutil.disk_usage(folder).free
     if num_bytes > free:
         raise InputError(

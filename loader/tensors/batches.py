@@ -16,9 +16,9 @@ from tfshards.loader.options.load_options import WEIGHT
 from tfshards.loader.options.worker import num_cpus
 from tfshards.loader.reading.damage import PADDING
 from tfshards.loader.tensors.decode import decode_image, decode_with_region
-from tfshards.loader.tensors.feed import MAP_SEED, MISSING, Feed
+from tfshards.loader.tensors.feed import MAP_SEED, Feed
 from tfshards.loader.tensors.labels import example_weights
-from tfshards.loader.tensors.records import read_groups
+from tfshards.loader.tensors.records import completed, read_groups
 from tfshards.loader.tensors.specs import (
     Batch,
     Nest,
@@ -131,8 +131,7 @@ def make_batches(feed: Feed, content: Content) -> tf.data.Dataset:
     assignment = feed.plan.assignment
 
     def parse(begin: tf.Tensor, end: tf.Tensor, records: tf.Tensor) -> Values:
-        records = _completed(feed, begin, end, records)
-        return _parse(content, feed, begin, end, records)
+        return _parse(content, feed, begin, end, completed(feed, begin, end, records))
 
     parsed = mapped(read_groups(feed), parse, PARSED_AHEAD)
     if feed.group > 1 or content.by_example:
@@ -150,22 +149,6 @@ def make_batches(feed: Feed, content: Content) -> tf.data.Dataset:
     if assignment.remainder == "keep":
         steps = mapped(steps, without_padding)
     return mapped(steps, lambda *batch: delivered(content, *batch))
-
-
-def _completed(feed: Feed, begin: tf.Tensor, end: tf.Tensor, records: tf.Tensor) -> tf.Tensor:
-    """Return the records with what Python reads for missing ones, or the error that names a damaged one."""
-    if feed.is_by_record:
-        return records
-    # comparing the strings themselves would copy each
-    is_missing = tf.equal(tf.strings.length(records), len(MISSING))
-
-    def complete() -> tf.Tensor:
-        rows = tf.where(is_missing)
-        inputs = [begin, end, tf.squeeze(rows, 1)]
-        (found,) = call_method(feed.missing, inputs, [tf.TensorSpec([None], tf.string)])
-        return tf.tensor_scatter_nd_update(records, rows, found)
-
-    return tf.cond(tf.reduce_any(is_missing), complete, lambda: records)
 
 
 def _parse(
