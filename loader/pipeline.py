@@ -26,7 +26,7 @@ from tfshards.loader.resources.budget import ahead_within, forecast
 from tfshards.loader.resources.cache import copied_shards
 from tfshards.loader.tensors.batches import Ahead, make_batches, needs_numbers
 from tfshards.loader.tensors.specs import example_spec, traced
-from tfshards.loader.training.strategies import warn_of_other_workers, warn_of_uneven_replicas
+from tfshards.loader.training.strategies import warn_of_strategy
 from tfshards.schemas.coordinates import coordinates_of
 
 # With fewer positions, numbering the records takes less time than tracing the functions that name a damaged
@@ -61,8 +61,7 @@ def load(options: LoadOptions) -> tf.data.Dataset:
         FormatError: the manifest or an index breaks the format, or a shard differs from the manifest.
     """
     if options.worker is None:
-        warn_of_other_workers()
-        warn_of_uneven_replicas(options.batch_size)
+        warn_of_strategy(options)
     return load_dataset(options)
 
 

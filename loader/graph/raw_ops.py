@@ -8,7 +8,6 @@ oldest supported release, the newest, and some in between.
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -322,41 +321,3 @@ def fail(text: tf.Tensor) -> tf.Operation:
     """
     arguments = {"condition": False, "data": [text]}
     return _raw("Assert", arguments, lambda: tf.debugging.Assert(False, [text]))
-
-
-# Strategies and checkpoints
-
-
-def distributed(
-    strategy: tf.distribute.Strategy, dataset: tf.data.Dataset
-) -> tf.distribute.DistributedDataset:
-    """Return the global batches of ``dataset``, split over the replicas of ``strategy``; length is known."""
-    return strategy.experimental_distribute_dataset(dataset)
-
-
-def current_worker_index() -> tf.Tensor:
-    """Return the index of the worker of a ``ParameterServerStrategy`` that runs the graph: a scalar int64."""
-    return tf.cast(tf.distribute.coordinator.experimental_get_current_worker_index(), tf.int64)
-
-
-def num_server_workers(strategy: tf.distribute.ParameterServerStrategy) -> int:
-    """Return the number of workers of ``strategy``.
-
-    The strategy has no public attribute for this; its coordinator reads the same private attribute.
-    """
-    return int(strategy._num_workers)
-
-
-class JsonState(tf.train.experimental.PythonState):  # type: ignore[misc]
-    """A JSON value that a ``tf.train.Checkpoint`` saves and restores."""
-
-    def __init__(self, value: object) -> None:
-        self.value: object = value
-
-    def serialize(self) -> str:
-        """Return the value as JSON, for a checkpoint."""
-        return json.dumps(self.value)
-
-    def deserialize(self, text: bytes) -> None:
-        """Replace the value with the one in a checkpoint."""
-        self.value = json.loads(text)
