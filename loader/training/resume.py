@@ -82,6 +82,7 @@ class Resume:
         self._every, self._batches, self._since = every, 0, 0
         self._number, self._path, self._saved = _newest(self._folder)
         self.progress: Counter = Counter(Position.from_json(self._saved["position"]) if self._saved else None)
+        self._torch_states: list[str] = []
         # the optimizer of the last fit, and its options as it was compiled
         self._optimizer: object = None
         self._compiled: Mapping[str, Any] = {}
@@ -135,6 +136,11 @@ class Resume:
         if epoch != self.progress.epoch:
             raise OptionsError("resume-initial-epoch", epoch=epoch, epoch2=self.progress.epoch)
         self._batches = 0
+
+    def on_train_batch_begin(self, batch: int, logs: object = None) -> None:
+        """Restore PyTorch's generators, from which Keras has drawn when it began to read."""
+        _set_torch_states(self._torch_states)
+        self._torch_states = []
 
     def on_train_batch_end(self, batch: int, logs: object = None) -> None:
         """Count the steps taken, and save if there were ``every`` since the last save."""
@@ -217,7 +223,7 @@ class Resume:
                 model.optimizer = optimizer
         for seed, value in zip(_seeds(model), saved["seeds"], strict=True):
             seed.assign(np.array(value, seed.numpy().dtype))
-        _set_torch_states(saved["torch"])
+        self._torch_states = saved["torch"]
 
 
 def _nothing(*_: object, **__: object) -> None: ...
