@@ -16,7 +16,7 @@ from tfshards.loader.reading.source import open_source, without_class
 from tfshards.loader.tensors.batches import BATCHES_AHEAD, make_batches
 from tfshards.loader.tensors.feed import Feed
 from tfshards.loader.reading.opening import open_frames, open_windows
-from tfshards.loader.training.strategies import warn_of_other_workers, warn_of_uneven_replicas
+from tfshards.loader.training.strategies import warn_of_strategy
 from tfshards.schemas.coordinates import coordinates_of
 
 
@@ -47,8 +47,7 @@ def load(options: LoadOptions) -> tf.data.Dataset:
         FormatError: the manifest or an index breaks the format, or a shard differs from the manifest.
     """
     if options.worker is None:
-        warn_of_other_workers()
-        warn_of_uneven_replicas(options.batch_size)
+        warn_of_strategy(options)
     return load_dataset(options)
 
 

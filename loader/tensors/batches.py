@@ -16,6 +16,7 @@ from tfshards.loader.options.load_options import WEIGHT
 from tfshards.loader.options.worker import num_cpus
 from tfshards.loader.reading.damage import PADDING
 from tfshards.loader.tensors.decode import decode_image, decode_with_region
+from tfshards.loader.tensors.description import description_of
 from tfshards.loader.tensors.feed import MAP_SEED, Feed
 from tfshards.loader.tensors.labels import example_weights
 from tfshards.loader.tensors.records import completed, read_groups
@@ -79,18 +80,8 @@ def parse_examples(records: tf.Tensor, features: Sequence[Feature]) -> dict[str,
         for lists of any length, ``(n, None)`` or ``(n, None, k)``; an image or a mask is its encoded bytes,
         shape ``(n,)`` string, and lists of them are ``(n, k)`` or ragged.
     """
-    values = tf.io.parse_example(records, {feature.name: _wire_spec(feature) for feature in features})
+    values = tf.io.parse_example(records, {feature.name: description_of(feature) for feature in features})
     return {feature.name: _decode(values[feature.name], feature) for feature in features}
-
-
-def _wire_spec(feature: Feature) -> tf.io.FixedLenFeature | tf.io.RaggedFeature:
-    if feature.is_encoded or feature.kind == "raw":
-        return tf.io.FixedLenFeature([], tf.string)
-    wire_dtype = {"bytes": tf.string, "int64": tf.int64, "float": tf.float32}[feature.wire]
-    if feature.is_ragged:
-        # A record without the feature reads as one with an empty list; only verify distinguishes them.
-        return tf.io.RaggedFeature(wire_dtype, row_splits_dtype=tf.int64)
-    return tf.io.FixedLenFeature(feature.shape, wire_dtype)
 
 
 def _decode(value: tf.Tensor, feature: Feature) -> tf.Tensor:

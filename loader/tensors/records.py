@@ -83,7 +83,7 @@ def _read(
     def of_interval(file: tf.Tensor, offset: tf.Tensor, count: tf.Tensor) -> tf.data.Dataset:
         # a file that ends early must not move what comes after it
         path = gather(files, file)
-        return tfrecord_dataset(path, "", buffer_bytes, offset).concatenate(lacking).take(count)
+        return tfrecord_dataset(path, buffer_bytes, offset).concatenate(lacking).take(count)
 
     def of_lane(first: tf.Tensor, end: tf.Tensor) -> tf.data.Dataset:
         columns = tf.unstack(intervals[first:end], axis=1)

@@ -7,72 +7,66 @@ import warnings
 
 import tensorflow as tf
 
-from tfshards.loader.graph.raw_ops import num_server_workers
+from tfshards.loader.options.load_options import LoadOptions
 from tfshards.loader.options.worker import TF_CONFIG, cluster_task
+from tfshards.loader.order.plan import choose_population
+from tfshards.loader.order.source import open_source
 from tfshards.schemas import OptionsError
 
 
 def has_several_hosts(strategy: tf.distribute.Strategy) -> bool:
     """Return whether ``strategy`` may read on more than one host."""
-    return has_servers(strategy) or isinstance(
-        strategy, (tf.distribute.MultiWorkerMirroredStrategy, tf.distribute.TPUStrategy)
-    )
+    return isinstance(strategy, (tf.distribute.MultiWorkerMirroredStrategy, tf.distribute.TPUStrategy))
 
 
-def num_shares(strategy: tf.distribute.Strategy) -> int:
-    """Return the number of equal shares of a global batch: one for each replica of each worker."""
-    replicas = int(strategy.num_replicas_in_sync)
-    return replicas * num_server_workers(strategy) if has_servers(strategy) else replicas
+def warn_of_strategy(options: LoadOptions) -> None:
+    """Warn, at the line that called ``load`` without ``worker=``, where the strategy in scope does not fit.
 
-
-def has_servers(strategy: tf.distribute.Strategy) -> bool:
-    """Return whether ``strategy`` uses parameter servers."""
-    return isinstance(strategy, tf.distribute.ParameterServerStrategy)
-
-
-def warn_of_other_workers() -> None:
-    """Warn, at the line that called ``load``, if each of several hosts would read the whole split."""
-    surroundings = _surroundings()
-    if surroundings is not None:
-        warnings.warn(
-            f"{surroundings}, but load() without worker= reads the whole split in each of them, so all would "
-            "train on the same examples: use loader.distribute(strategy, ...), or pass "
-            "worker=loader.Worker.from_environment(), or worker=loader.Worker() if this is intended",
-            stacklevel=4,
-        )
-
-
-def warn_of_uneven_replicas(batch_size: int) -> None:
-    """Warn, at the line that called ``load``, if Keras cannot split the batches over the replicas in scope.
-
-    With TensorFlow 2.21 and Keras 3.15 ``fit`` and ``evaluate`` then fail in the operation AddN, with an
-    error that names no batch. ``predict`` works, and so does a smaller last batch.
+    Either each of several hosts would read the whole split, or Keras could not split the batches over the
+    replicas: with TensorFlow 2.21 and Keras 3.15 ``fit`` and ``evaluate`` then fail in the operation AddN,
+    with an error that names no batch. ``predict`` works, and so does a smaller batch after the first one.
     """
-    replicas = int(tf.distribute.get_strategy().num_replicas_in_sync)
-    if batch_size % replicas and _surroundings() is None:
-        lower = batch_size - batch_size % replicas
-        warnings.warn(
-            f"batch_size={batch_size} cannot be divided evenly among the {replicas} replicas of the strategy "
-            "in scope, and fit and evaluate of Keras would end with an error of the operation AddN: use "
-            f"{f'{lower} or ' if lower else ''}{lower + replicas}, or pass worker=loader.Worker() if this is "
-            "intended",
-            stacklevel=4,
-        )
+    text = _of_hosts() or _of_replicas(options)
+    if text:
+        warnings.warn(text, stacklevel=4)
 
 
-def _surroundings() -> str | None:
-    strategy = tf.distribute.get_strategy()
-    if isinstance(strategy, tf.distribute.ParameterServerStrategy):
-        return "this is the scope of a ParameterServerStrategy"
+def _of_hosts() -> str:
+    strategy, count, where = tf.distribute.get_strategy(), 1, ""
     if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         cluster = strategy.cluster_resolver.cluster_spec().as_dict()
         count = sum(len(cluster.get(kind, ())) for kind in ("chief", "master", "worker"))
-        if count > 1:
-            return f"this is the scope of a MultiWorkerMirroredStrategy of {count} workers"
-    try:
-        _, count = cluster_task(os.environ) or (0, 1)
-    except OptionsError:
-        # TF_CONFIG describes parameter servers, whose coordinator may read for itself, or is not
-        # TensorFlow's.
-        return None
-    return f"{TF_CONFIG} names {count} workers" if count > 1 else None
+        where = f"this is the scope of a MultiWorkerMirroredStrategy of {count} workers"
+    if count < 2:
+        try:
+            _, count = cluster_task(os.environ) or (0, 1)
+        except OptionsError:
+            # it describes parameter servers, whose coordinator may read for itself, or is not TensorFlow's
+            return ""
+        where = f"{TF_CONFIG} names {count} workers"
+    if count < 2:
+        return ""
+    return (
+        f"{where}, but load() without worker= reads the whole split in each of them, so all would train on "
+        "the same examples: use loader.distribute(strategy, ...), or pass "
+        "worker=loader.Worker.from_environment(), or worker=loader.Worker() if this is intended"
+    )
+
+
+def _of_replicas(options: LoadOptions) -> str:
+    replicas, size = int(tf.distribute.get_strategy().num_replicas_in_sync), options.batch_size
+    what = f"batch_size={size}"
+    if replicas > 1 and options.remainder == "keep":
+        size = min(size, choose_population(options, open_source(options)).num_positions)
+        what = what if size == options.batch_size else f"the only batch, of {size} examples,"
+    if not size % replicas:
+        return ""
+    lower = options.batch_size - options.batch_size % replicas
+    remedy = f"use {f'{lower} or ' if lower else ''}{lower + replicas}"
+    if size < options.batch_size:
+        remedy = "use remainder='pad' with weighted metrics, or evaluate outside of the scope"
+    return (
+        f"{what} cannot be divided evenly among the {replicas} replicas of the strategy in scope, and fit "
+        f"and evaluate of Keras would end with an error of the operation AddN: {remedy}, or pass "
+        "worker=loader.Worker() if this is intended"
+    )
