@@ -14,7 +14,6 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from tfshards.loader.arrays.examples import Batch, Columns, delivered, joined, processed
 from tfshards.loader.examples.boxes import unmoved_boxes

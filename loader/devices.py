@@ -15,8 +15,8 @@ from tfshards.loader.options.validation import check_least
 from tfshards.loader.options.worker import Worker
 from tfshards.loader.order.assignment import num_steps
 from tfshards.loader.order.plan import choose_population
-from tfshards.loader.reading.source import open_source
 from tfshards.loader.pipeline import load_dataset
+from tfshards.loader.reading.source import open_source
 from tfshards.loader.training.strategies import has_several_hosts
 from tfshards.schemas import OptionsError
 

@@ -12,10 +12,10 @@ from tfshards.loader.graph.raw_ops import pipeline_options, with_cardinality
 from tfshards.loader.graph.stages import keep_alive
 from tfshards.loader.options.load_options import LoadOptions, takes
 from tfshards.loader.order.plan import make_plan, no_steps
+from tfshards.loader.reading.opening import open_frames, open_windows
 from tfshards.loader.reading.source import open_source, without_class
 from tfshards.loader.tensors.batches import BATCHES_AHEAD, make_batches
 from tfshards.loader.tensors.feed import Feed
-from tfshards.loader.reading.opening import open_frames, open_windows
 from tfshards.loader.training.strategies import warn_of_strategy
 from tfshards.schemas.coordinates import coordinates_of
 

@@ -17,9 +17,9 @@ from tfshards.loader.options.validation import check_least, is_integer
 from tfshards.loader.options.worker import Worker
 from tfshards.loader.order.epoch import Ints
 from tfshards.loader.order.plan import ReadPlan, make_plan
-from tfshards.loader.reading.source import OpenSplit, open_source
 from tfshards.loader.order.steps import Steps
 from tfshards.loader.reading.damage import PADDING
+from tfshards.loader.reading.source import OpenSplit, open_source
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.keys import keys_at, occurrences
 

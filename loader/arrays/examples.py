@@ -12,10 +12,10 @@ from tfshards.loader.examples.boxes import moved_boxes
 from tfshards.loader.examples.content import Content, pixels_shape
 from tfshards.loader.examples.crops import draws_of
 from tfshards.loader.examples.keypoints import moved_keypoints
+from tfshards.loader.examples.ops import NUMPY
 from tfshards.loader.examples.weights import Weighing
 from tfshards.loader.options.load_options import WEIGHT
 from tfshards.loader.order.epoch import MAP, Ints, random_bits
-from tfshards.loader.examples.ops import NUMPY
 from tfshards.loader.reading.damage import PADDING
 from tfshards.schemas import Feature, FormatError, OptionsError, Problem
 from tfshards.schemas.columns import objects

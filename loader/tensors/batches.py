@@ -9,7 +9,6 @@ import tensorflow as tf
 from tfshards.loader.examples.boxes import moved_boxes
 from tfshards.loader.examples.content import Content, pixels_shape, without_elements
 from tfshards.loader.examples.keypoints import moved_keypoints
-from tfshards.loader.tensors.ops import GRAPH
 from tfshards.loader.graph.raw_ops import without_autograph
 from tfshards.loader.graph.stages import call_method, mapped, unbatched
 from tfshards.loader.options.load_options import WEIGHT
@@ -19,6 +18,7 @@ from tfshards.loader.tensors.decode import decode_image, decode_with_region
 from tfshards.loader.tensors.description import description_of
 from tfshards.loader.tensors.feed import MAP_SEED, Feed
 from tfshards.loader.tensors.labels import example_weights
+from tfshards.loader.tensors.ops import GRAPH
 from tfshards.loader.tensors.records import completed, read_groups
 from tfshards.loader.tensors.specs import (
     Batch,
@@ -142,9 +142,7 @@ def make_batches(feed: Feed, content: Content) -> tf.data.Dataset:
     return mapped(steps, lambda *batch: delivered(content, *batch))
 
 
-def _parse(
-    content: Content, feed: Feed, begin: tf.Tensor, end: tf.Tensor, records: tf.Tensor
-) -> Values:
+def _parse(content: Content, feed: Feed, begin: tf.Tensor, end: tf.Tensor, records: tf.Tensor) -> Values:
     """Return the values of the steps ``[begin, end)``: ``(steps, batch_size, ...)``, or ``(rows, ...)``.
 
     The latter for groups of one step, and if examples are processed one by one.

@@ -199,7 +199,9 @@ class Feed:
         while length < self._chunk and bounds[-1] + length < num_steps:
             bounds.append(bounds[-1] + length)
             length = min(2 * length, self._chunk)
-        return np.array([*bounds, *range(bounds[-1] + self._chunk, num_steps, self._chunk), num_steps], np.int64)
+        return np.array(
+            [*bounds, *range(bounds[-1] + self._chunk, num_steps, self._chunk), num_steps], np.int64
+        )
 
     @property
     def _chunks(self) -> int:

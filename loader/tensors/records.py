@@ -28,6 +28,7 @@ def read_groups(feed: Feed) -> tf.data.Dataset:
         the records of their rows, step by step, shape ``(steps * batch_size,)`` string; ``MISSING`` where
         there is none, or it cannot be read.
     """
+
     def of_iteration(begin: tf.Tensor, end: tf.Tensor) -> tf.data.Dataset:
         chunks = tf.data.Dataset.range(begin, end)
         if feed.is_by_record:

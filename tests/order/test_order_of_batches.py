@@ -46,7 +46,10 @@ def test_every_batch_holds_the_examples_of_the_reference(datasets, data):
             for batch, share in zip(run, shares, strict=True):
                 check_delivered(case, batch, share)
         else:
-            found = [rows_of(run.numbers(epoch, step), case.order["remainder"], case.data.damaged) for step in range(len(steps))]
+            found = [
+                rows_of(run.numbers(epoch, step), case.order["remainder"], case.data.damaged)
+                for step in range(len(steps))
+            ]
             assert found == shares
     check_epoch(case, epoch, steps)
 
