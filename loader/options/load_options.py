@@ -51,7 +51,6 @@ WEIGHT = "sample_weight"
 BALANCED = "balanced"
 
 _DISK = "disk:"
-_LEAST_BUDGET = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,18 +75,14 @@ class ReadOptions(OrderOptions):
             epoch and the example. The result, a tensor or dicts and tuples of tensors, is put into batches.
             A tensor that it captures is held once by the graph, and by no batch.
         on_damage: "raise" ends the run at a damaged record, with an error that names it; "skip", which
-            requires ``remainder="pad"``, reads all of the split before the first step and delivers the
-            split's first good record, with weight 0, instead of each damaged one.
+            requires ``remainder="pad"``, makes it padding where it is met, and logs it: the split's first
+            sound record with weight 0.
         cache: "disk:PATH", a folder on a local disk (or in ``/dev/shm``) to which the split's shards are
             copied before the first step, each checked by its digest; its parent must exist. Later runs and
             other processes find the copies. Stored bytes are copied: order, decoding and augmentation do not
-            change. "disk:PATH, 200GiB" has at most that many bytes of blocks, about 1 MiB each, which are
-            fetched in the order of the run, checked, and kept by when that order needs them next; processes
-            that use it at the same time divide the bytes. None reads local files as they are; blocks of a
-            bucket are then in memory only, until they are read.
-        memory_budget: the memory that reading, decoding and batches ahead may use in addition to TensorFlow
-            and the model, as "2GiB" or in bytes. It decides how far ahead is worked, never the order, and
-            is an error where the least does not fit.
+            change. Compressed shards are unpacked, and are read only from there. "disk:PATH, 200GiB" keeps the
+            records that are read first until they have that many bytes, and never more traffic than no cache.
+            None reads local files as they are, and what the order needs next of a bucket into memory.
     """
 
     epochs: int | None = 1
@@ -99,7 +94,6 @@ class ReadOptions(OrderOptions):
     map_fn: Callable[..., object] | None = None
     on_damage: OnDamage = "raise"
     cache: str | None = None
-    memory_budget: str | int | None = None
 
     def read_options(self) -> dict[str, Any]:
         """Return these options by name, as parameters of ``LoadOptions``."""
@@ -150,7 +144,6 @@ class LoadOptions(ReadOptions):
             raise OptionsError("map-fn-type", map_fn=self.map_fn)
         check_choice("on_damage", self.on_damage, get_args(OnDamage))
         cache_of(self.cache)
-        _budget_bytes(self.memory_budget)
         self._check_together()
 
     def _check_together(self) -> None:
@@ -164,8 +157,6 @@ class LoadOptions(ReadOptions):
         if isinstance(self.path, Mix):
             if self.classes is not None:
                 raise OptionsError("classes-with-mix")
-            if self.memory_budget is not None:
-                raise OptionsError("budget-with-mix")
         if self.resamples and self.sample_weights == BALANCED:
             raise OptionsError("balanced-with-ratios")
 
@@ -222,11 +213,6 @@ class LoadOptions(ReadOptions):
     def cache_bytes(self) -> int | None:
         """The bytes that the cache may have; None for no limit, or without a cache."""
         return cache_of(self.cache)[1]
-
-    @property
-    def budget_bytes(self) -> int | None:
-        """The memory budget in bytes; None for no limit."""
-        return _budget_bytes(self.memory_budget)
 
 
 def takes(
@@ -322,16 +308,3 @@ def cache_of(cache: object) -> tuple[Path | None, int | None]:
         return folder, parse_size(given, "cache")
     except OptionsError:
         raise OptionsError("cache-size-form", cache=cache, given=given) from None
-
-
-def _budget_bytes(memory_budget: str | int | None) -> int | None:
-    if memory_budget is None:
-        return None
-    if not isinstance(memory_budget, str) and not is_integer(memory_budget):
-        raise OptionsError("budget-type", memory_budget=memory_budget)
-    num_bytes = (
-        parse_size(memory_budget, "memory_budget") if isinstance(memory_budget, str) else int(memory_budget)
-    )
-    if num_bytes < _LEAST_BUDGET:
-        raise OptionsError("budget-range", memory_budget=memory_budget)
-    return num_bytes

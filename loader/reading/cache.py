@@ -225,13 +225,9 @@ class FirstRecords:
                 with path.open("ab") as file:
                     file.truncate(shard.record_bytes)
             with (folder / _KEPT).open("ab") as file:
-                if len(frames):
-                    os.posix_fallocate(file.fileno(), 0, len(frames))
-            self._is_kept = (
-                np.memmap(folder / _KEPT, np.uint8, "r+", shape=(len(frames),))
-                if len(frames)
-                else np.zeros(0, np.uint8)
-            )
+                # no holes, for which there may be no space when they are filled
+                file.write(bytes(len(frames) - file.tell()))
+            self._is_kept = np.memmap(folder / _KEPT, np.uint8, "r+", shape=(len(frames),))
         except OSError as error:
             raise InputError(
                 "cache-unusable", where=error.filename or folder, why=error.strerror or error

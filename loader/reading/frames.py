@@ -202,13 +202,19 @@ class Frames:
         right: npt.NDArray[np.bool_] = stated == lengths - FRAME_OVERHEAD
         return right
 
-    def fetch(self, shards: Ints, offsets: Ints, lengths: Ints) -> tuple[Octets, Ints]:
+    def fetch(
+        self, shards: Ints, offsets: Ints, lengths: Ints, gap: int | None = None
+    ) -> tuple[Octets, Ints]:
         """Return the bytes of frames, and where in them each begins; neighbors are read together.
+
+        Frames with up to ``gap`` bytes between them are neighbors; by default as many as is fast.
 
         Raises:
             FormatError: a file is missing, cut or changed.
         """
-        pieces, starts = pieces_of(shards, offsets, lengths, _LOCAL_GAP if self.is_local else _REMOTE_GAP)
+        if gap is None:
+            gap = _LOCAL_GAP if self.is_local else _REMOTE_GAP
+        pieces, starts = pieces_of(shards, offsets, lengths, gap)
         ends = np.cumsum(pieces.lengths)
         data = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
 

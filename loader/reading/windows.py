@@ -71,7 +71,8 @@ class Windows:
     def _fetched(self, place: Place) -> tuple[Octets, Ints]:
         """Return the bytes of frames, and where each begins; -1 for those that cannot be fetched, or lie."""
         try:
-            data, starts = self._frames.fetch(*place)
+            # what lies between is fetched when it is due
+            data, starts = self._frames.fetch(*place, gap=0)
         except FormatError:
             # whoever misses a record asks for it alone, and names it
             return np.zeros(0, np.uint8), np.full(len(place.shards), -1, np.int64)

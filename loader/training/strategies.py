@@ -10,7 +10,7 @@ import tensorflow as tf
 from tfshards.loader.options.load_options import LoadOptions
 from tfshards.loader.options.worker import TF_CONFIG, cluster_task
 from tfshards.loader.order.plan import choose_population
-from tfshards.loader.order.source import open_source
+from tfshards.loader.reading.source import open_source
 from tfshards.schemas import OptionsError
 
 
