@@ -13,9 +13,9 @@ import numpy.typing as npt
 from tfshards.loader.options.load_options import cache_of
 from tfshards.loader.options.selection import select_features
 from tfshards.loader.options.validation import check_choice
-from tfshards.loader.reading.source import OpenSplit, split_name
 from tfshards.loader.reading.cache import copied_shards
 from tfshards.loader.reading.frames import Frames, read_values
+from tfshards.loader.reading.source import OpenSplit, split_name
 from tfshards.schemas import InputError, OptionsError, Schema, read_manifest
 from tfshards.schemas.columns import Columns
 from tfshards.schemas.keys import KeyTable, each_shard

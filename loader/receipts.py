@@ -17,8 +17,8 @@ from tfshards.loader.options.validation import check_least, is_integer
 from tfshards.loader.options.worker import Worker
 from tfshards.loader.order.ops import Ints
 from tfshards.loader.order.plan import ReadPlan, make_plan
-from tfshards.loader.reading.source import OpenSplit, open_source
 from tfshards.loader.order.steps import PADDING, Steps
+from tfshards.loader.reading.source import OpenSplit, open_source
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.keys import keys_at, occurrences
 

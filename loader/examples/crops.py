@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tfshards.loader.examples.ops import Array, Ops
 from tfshards.loader.options.image import Image
 from tfshards.loader.order.epoch import CROP, FLIP, Ints, random_bits
-from tfshards.loader.examples.ops import Array, Ops
 
 ATTEMPTS = 10
 _BITS = 24

@@ -18,6 +18,7 @@ class Ops(NamedTuple):
     """Operations on arrays of one library; ``NUMPY``, or ``GRAPH`` of loader/tensors/ops.py.
 
     Attributes:
+        arange: int64 from 0.
         concat: along the first axis.
         unstack: along the first axis.
         rint: floats rounded to integers, halves to even ones.
@@ -29,6 +30,7 @@ class Ops(NamedTuple):
         length: the number of rows.
     """
 
+    arange: Callable[[Array], Array]
     minimum: Callable[[Array, Array], Array]
     maximum: Callable[[Array, Array], Array]
     where: Callable[[Array, Array, Array], Array]
@@ -54,6 +56,7 @@ def _checked(values: Array, condition: Array, message: str) -> Array:
 
 
 NUMPY = Ops(
+    arange=lambda stop: np.arange(stop, dtype=np.int64),
     minimum=np.minimum,
     maximum=np.maximum,
     where=np.where,

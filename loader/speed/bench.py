@@ -19,8 +19,8 @@ from tfshards.loader.options.image import Image
 from tfshards.loader.options.load_options import LoadOptions
 from tfshards.loader.options.selection import Mix, Shuffle
 from tfshards.loader.order.plan import make_plan
-from tfshards.loader.reading.source import OpenSplit, open_source
 from tfshards.loader.pipeline import is_numbered, load_dataset
+from tfshards.loader.reading.source import OpenSplit, open_source
 from tfshards.loader.records.record_reader import RecordReader, on_graph
 from tfshards.loader.records.streams import read_groups
 from tfshards.schemas import OptionsError

@@ -6,10 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
-from tfshards.loader.examples.boxes import moved_boxes
+from tfshards.loader.examples.boxes import moved_points
 from tfshards.loader.examples.content import Content, pixels_shape, without_elements
-from tfshards.loader.examples.keypoints import moved_keypoints
-from tfshards.loader.tensors.ops import GRAPH
 from tfshards.loader.graph.raw_ops import without_autograph
 from tfshards.loader.graph.stages import call_method, mapped, unbatched
 from tfshards.loader.options.load_options import WEIGHT
@@ -18,6 +16,7 @@ from tfshards.loader.reading.damage import PADDING
 from tfshards.loader.tensors.decode import decode_image, decode_with_region
 from tfshards.loader.tensors.feed import MAP_SEED, MISSING, Feed
 from tfshards.loader.tensors.labels import example_weights
+from tfshards.loader.tensors.ops import GRAPH
 from tfshards.loader.tensors.records import read_groups
 from tfshards.loader.tensors.specs import (
     Batch,
@@ -168,9 +167,7 @@ def _completed(feed: Feed, begin: tf.Tensor, end: tf.Tensor, records: tf.Tensor)
     return tf.cond(tf.reduce_any(is_missing), complete, lambda: records)
 
 
-def _parse(
-    content: Content, feed: Feed, begin: tf.Tensor, end: tf.Tensor, records: tf.Tensor
-) -> Values:
+def _parse(content: Content, feed: Feed, begin: tf.Tensor, end: tf.Tensor, records: tf.Tensor) -> Values:
     """Return the values of the steps ``[begin, end)``: ``(steps, batch_size, ...)``, or ``(rows, ...)``.
 
     The latter for groups of one step, and if examples are processed one by one.
@@ -254,24 +251,18 @@ def _decode_images(
     content: Content, values: Mapping[str, tf.Tensor], extra: Mapping[str, tf.Tensor]
 ) -> dict[str, tf.Tensor]:
     """Return the values of one example with its images decoded, and its boxes moved with them."""
-    decoded, boxes, keypoints = dict(values), content.boxes, content.keypoints
+    decoded = dict(values)
     for feature in content.features:
-        image = content.images.get(feature.name)
-        if image is not None:
-            encoded, raw_shape = decoded[feature.name], feature.shape if feature.pixels else None
-            if feature.name in [each.image for each in (boxes, keypoints) if each is not None]:
-                pixels, region = decode_with_region(encoded, image, extra, feature.dtype, raw_shape)
-                # before boxes are removed, and with them their keypoints
-                if keypoints is not None and keypoints.image == feature.name:
-                    points = decoded[keypoints.feature]
-                    decoded[keypoints.feature] = moved_keypoints(
-                        GRAPH, points, keypoints, image, region, extra
-                    )
-                if boxes is not None and boxes.image == feature.name:
-                    decoded |= moved_boxes(GRAPH, decoded, boxes, image, region, extra)
-            else:
-                pixels = decode_image(encoded, image, extra, feature.dtype, raw_shape)
-            if image.size is None:
-                pixels = tf.ensure_shape(pixels, pixels_shape(feature, image))
-            decoded[feature.name] = pixels
+        image, name = content.images.get(feature.name), feature.name
+        if image is None:
+            continue
+        encoded, raw_shape = decoded[name], feature.shape if feature.pixels else None
+        if any(each.image == name for each in content.points):
+            pixels, region = decode_with_region(encoded, image, extra, feature.dtype, raw_shape)
+            decoded = moved_points(GRAPH, decoded, content.points, name, image, region, extra)
+        else:
+            pixels = decode_image(encoded, image, extra, feature.dtype, raw_shape)
+        decoded[name] = (
+            tf.ensure_shape(pixels, pixels_shape(feature, image)) if image.size is None else pixels
+        )
     return decoded

@@ -13,6 +13,7 @@ def _checked(values: tf.Tensor, condition: tf.Tensor, message: str) -> tf.Tensor
 
 
 GRAPH = Ops(
+    arange=lambda stop: tf.range(stop, dtype=tf.int64),
     minimum=tf.minimum,
     maximum=tf.maximum,
     where=tf.where,

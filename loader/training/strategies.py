@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 
 import tensorflow as tf
 
 from tfshards.loader.graph.raw_ops import num_server_workers
-from tfshards.loader.options.worker import TF_CONFIG, cluster_task
-from tfshards.schemas import OptionsError
+from tfshards.loader.options.worker import other_workers, reads_all
 
 
 def has_several_hosts(strategy: tf.distribute.Strategy) -> bool:
@@ -34,12 +32,7 @@ def warn_of_other_workers() -> None:
     """Warn, at the line that called ``load``, if each of several hosts would read the whole split."""
     surroundings = _surroundings()
     if surroundings is not None:
-        warnings.warn(
-            f"{surroundings}, but load() without worker= reads the whole split in each of them, so all would "
-            "train on the same examples: use loader.distribute(strategy, ...), or pass "
-            "worker=loader.Worker.from_environment(), or worker=loader.Worker() if this is intended",
-            stacklevel=4,
-        )
+        warnings.warn(reads_all(surroundings, "load"), stacklevel=4)
 
 
 def warn_of_uneven_replicas(batch_size: int) -> None:
@@ -69,10 +62,4 @@ def _surroundings() -> str | None:
         count = sum(len(cluster.get(kind, ())) for kind in ("chief", "master", "worker"))
         if count > 1:
             return f"this is the scope of a MultiWorkerMirroredStrategy of {count} workers"
-    try:
-        _, count = cluster_task(os.environ) or (0, 1)
-    except OptionsError:
-        # TF_CONFIG describes parameter servers, whose coordinator may read for itself, or is not
-        # TensorFlow's.
-        return None
-    return f"{TF_CONFIG} names {count} workers" if count > 1 else None
+    return other_workers()
