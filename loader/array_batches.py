@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import operator
+import os
 import warnings
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
@@ -16,11 +17,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfshards.loader.arrays.examples import Batch, Columns, delivered, joined, processed
-from tfshards.loader.examples.boxes import unmoved_boxes
-from tfshards.loader.examples.content import make_content, unmoved_arrays
-from tfshards.loader.options.load_options import LoadOptions, takes
-from tfshards.loader.options.selection import Facts, Position
-from tfshards.loader.options.worker import Worker, num_cpus
+from tfshards.loader.examples.content import make_content, notes_of
+from tfshards.loader.options.boxes import Boxes, Keypoints
+from tfshards.loader.options.image import Image
+from tfshards.loader.options.load_options import LoadOptions, OnDamage, Remainder, SampleWeights
+from tfshards.loader.options.selection import Classes, Facts, Mix, Part, Position, Shuffle, Tracker
+from tfshards.loader.options.validation import suggests
+from tfshards.loader.options.worker import Worker, log_part, num_cpus, other_workers, reads_all
 from tfshards.loader.order.epoch import Ints
 from tfshards.loader.order.plan import facts_of, make_plan, no_steps
 from tfshards.loader.order.steps import Steps
@@ -30,7 +33,6 @@ from tfshards.loader.reading.opening import open_frames
 from tfshards.loader.reading.source import open_source, without_class
 from tfshards.schemas import OptionsError
 from tfshards.schemas.columns import Columns as Parser
-from tfshards.schemas.coordinates import coordinates_of
 
 # Batches that are read while one is used.
 _AHEAD = 2
@@ -38,16 +40,36 @@ _AHEAD = 2
 _FEWEST_ROWS = 4
 
 
-@takes(LoadOptions)
-def batches(options: LoadOptions) -> Batches:
+@suggests
+def batches(
+    path: str | os.PathLike[str] | Mix,
+    split: str | None = None,
+    *,
+    batch_size: int,
+    select: Sequence[str] | None = None,
+    take: int | Part | None = None,
+    classes: Classes | None = None,
+    image: Image | Mapping[str, Image] | None = None,
+    boxes: Boxes | None = None,
+    keypoints: Keypoints | None = None,
+    sample_weights: SampleWeights | None = None,
+    map_fn: Callable[..., object] | None = None,
+    shuffle: Shuffle | None = None,
+    remainder: Remainder = "drop",
+    epochs: int | None = 1,
+    start: Position | Tracker | None = None,
+    worker: Worker | None = None,
+    cache: str | None = None,
+    on_damage: OnDamage = "raise",
+) -> Batches:
     """Return the batches of ``load`` as NumPy arrays, in the same order, to the last key, crop and weight.
 
     TensorFlow is not needed. Images are decoded by Pillow, in threads: pixels that are not resized are those
     of ``load`` bit for bit, resized ones differ by at most 1 of 255. Only the outer columns of a cropped JPEG
     differ more, since TensorFlow decodes a crop without its neighbors.
 
-    Args:
-        {options}
+    All parameters are those of ``load``; ``cache`` may have no limit, and ``map_fn`` is called with NumPy
+    arrays.
 
     Returns:
         An iterable of batches, each a dict by feature name in the schema's order, or the tuple ``select``,
@@ -58,10 +80,14 @@ def batches(options: LoadOptions) -> Batches:
     Raises:
         OptionsError: an option is not allowed, or contradicts the others or the dataset; or one that only
             ``load`` has: a limit of ``cache``.
-        InputError: there is no dataset in ``path``, or no such split in it; its shards are compressed, and there
-            is no ``cache``.
+        InputError: there is no dataset in ``path``, or no such split in it; its shards are compressed, and
+            there is no ``cache``.
         FormatError: the manifest or an index breaks the format, or a shard differs from the manifest.
     """
+    options = LoadOptions(**locals())
+    surroundings = other_workers()
+    if surroundings and not options.is_worker_given and options.this_worker.count == 1:
+        warnings.warn(reads_all(surroundings, "batches"), stacklevel=3)
     return Batches(options)
 
 
@@ -80,12 +106,10 @@ class Batches:
         self._options = options
         source = open_source(options)
         self._content = content = make_content(options, source)
-        known = coordinates_of(source.manifest.schema.features)
         self._steps = Steps(make_plan(options, source))
         notes = [
-            *unmoved_boxes(content.moved, content.features, content.images, known),
+            *notes_of(content, source),
             *without_class(options, source, content.features),
-            *unmoved_arrays(content.features, content.images),
             *([] if self.steps_per_epoch else [no_steps(source, self._steps.plan.assignment)]),
         ]
         for note in notes:
@@ -102,6 +126,7 @@ class Batches:
         self._kept: dict[tuple[int, int], Batch] = {}
         # opened now, so that faults of the files are found here
         self._frames, self._damage = open_frames(source, options)
+        log_part(source.label, options.this_worker, self.steps_per_epoch)
         if options.tracker is not None:
             options.tracker.load_from_here(self.order, self.steps_per_epoch, options.epochs)
 
@@ -275,7 +300,7 @@ class Batches:
     @property
     def is_worker_given(self) -> bool:
         """Whether the worker was chosen, and not the usual one."""
-        return self._options.worker is not None
+        return self._options.is_worker_given
 
     @property
     def is_one_pass(self) -> bool:

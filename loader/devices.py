@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from dataclasses import KW_ONLY, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import tensorflow as tf
 
 from tfshards.loader.graph.raw_ops import without_autograph
-from tfshards.loader.options.load_options import LoadOptions, ReadOptions, takes
-from tfshards.loader.options.order_options import Remainder
-from tfshards.loader.options.selection import Classes, Mix, Part
-from tfshards.loader.options.validation import check_least
+from tfshards.loader.options.boxes import Boxes, Keypoints
+from tfshards.loader.options.image import Image
+from tfshards.loader.options.load_options import LoadOptions, OnDamage, Remainder, SampleWeights
+from tfshards.loader.options.selection import Classes, Mix, Part, Position, Shuffle, Tracker
+from tfshards.loader.options.validation import check_least, invalid, suggests
 from tfshards.loader.options.worker import Worker
 from tfshards.loader.order.assignment import num_steps
 from tfshards.loader.order.plan import choose_population
@@ -21,26 +23,28 @@ from tfshards.loader.training.strategies import has_several_hosts
 from tfshards.schemas import OptionsError
 
 
-@dataclass(frozen=True)
-class DistributeOptions(ReadOptions):
-    """The parameters of ``distribute``.
-
-    Attributes:
-        strategy: any strategy of ``tf.distribute``.
-        path: the directory with ``dataset.json``, which every host can read under this name.
-        split: its name; may be left out if there is only one.
-        global_batch_size: the number of examples in each batch of all replicas of all workers together.
-    """
-
-    strategy: tf.distribute.Strategy
-    path: str | os.PathLike[str] | Mix
-    split: str | None = None
-    _: KW_ONLY
-    global_batch_size: int
-
-
-@takes(DistributeOptions)
-def distribute(options: DistributeOptions) -> tf.distribute.DistributedDataset:
+@suggests
+def distribute(
+    strategy: tf.distribute.Strategy,
+    path: str | os.PathLike[str] | Mix,
+    split: str | None = None,
+    *,
+    global_batch_size: int,
+    select: Sequence[str] | None = None,
+    take: int | Part | None = None,
+    classes: Classes | None = None,
+    image: Image | Mapping[str, Image] | None = None,
+    boxes: Boxes | None = None,
+    keypoints: Keypoints | None = None,
+    sample_weights: SampleWeights | None = None,
+    map_fn: Callable[..., object] | None = None,
+    shuffle: Shuffle | None = None,
+    remainder: Remainder = "drop",
+    epochs: int | None = 1,
+    start: Position | Tracker | None = None,
+    cache: str | None = None,
+    on_damage: OnDamage = "raise",
+) -> tf.distribute.DistributedDataset:
     """Return the batches of one split, divided among the replicas of ``strategy``.
 
     Each element holds one global batch: every replica has ``global_batch_size / num_replicas_in_sync`` of its
@@ -56,7 +60,12 @@ def distribute(options: DistributeOptions) -> tf.distribute.DistributedDataset:
     ``remainder="keep"`` is refused, since it would leave replicas without examples.
 
     Args:
-        {options}
+        strategy: any strategy of ``tf.distribute``.
+        path: the directory with ``dataset.json``, which every host can read under this name.
+        split: its name; may be left out if there is only one.
+        global_batch_size: the number of examples in each batch of all replicas of all workers together.
+
+    All others are those of ``load``.
 
     Raises:
         OptionsError: the replicas do not divide the batch, there are no steps, the strategy has parameter
@@ -64,18 +73,32 @@ def distribute(options: DistributeOptions) -> tf.distribute.DistributedDataset:
         InputError: as for ``load``.
         FormatError: as for ``load``.
     """
-    strategy, global_batch_size = options.strategy, options.global_batch_size
     check_least("global_batch_size", global_batch_size, 1)
     if not isinstance(strategy, tf.distribute.Strategy):
-        raise OptionsError("strategy-type", strategy=strategy)
+        raise invalid(
+            "strategy", strategy, "a tf.distribute.Strategy, such as tf.distribute.MirroredStrategy()"
+        )
     if isinstance(strategy, tf.distribute.ParameterServerStrategy):
         raise OptionsError("strategy-servers")
     whole = LoadOptions(
-        options.path,
-        options.split,
+        path,
+        split,
         batch_size=global_batch_size,
+        select=select,
+        take=take,
+        classes=classes,
+        image=image,
+        boxes=boxes,
+        keypoints=keypoints,
+        sample_weights=sample_weights,
+        map_fn=map_fn,
+        shuffle=shuffle,
+        remainder=remainder,
+        epochs=epochs,
+        start=start,
         worker=Worker(),
-        **options.read_options(),
+        cache=cache,
+        on_damage=on_damage,
     )
     if whole.remainder == "keep":
         raise OptionsError("distribute-keep")
@@ -143,6 +166,7 @@ def steps_per_epoch(
             remainder=remainder,
             take=take,
             classes=classes,
+            worker=Worker(),
         )
     )
 

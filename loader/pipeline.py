@@ -2,26 +2,51 @@
 
 from __future__ import annotations
 
+import os
 import warnings
+from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
-from tfshards.loader.examples.boxes import unmoved_boxes
-from tfshards.loader.examples.content import make_content, unmoved_arrays
+from tfshards.loader.examples.content import make_content, notes_of
 from tfshards.loader.graph.raw_ops import pipeline_options, with_cardinality
 from tfshards.loader.graph.stages import keep_alive
-from tfshards.loader.options.load_options import LoadOptions, takes
+from tfshards.loader.options.boxes import Boxes, Keypoints
+from tfshards.loader.options.image import Image
+from tfshards.loader.options.load_options import LoadOptions, OnDamage, Remainder, SampleWeights
+from tfshards.loader.options.selection import Classes, Mix, Part, Position, Shuffle, Tracker
+from tfshards.loader.options.validation import suggests
+from tfshards.loader.options.worker import Worker, log_part
 from tfshards.loader.order.plan import make_plan, no_steps
 from tfshards.loader.reading.opening import open_frames, open_windows
 from tfshards.loader.reading.source import open_source, without_class
 from tfshards.loader.tensors.batches import BATCHES_AHEAD, make_batches
 from tfshards.loader.tensors.feed import Feed
 from tfshards.loader.training.strategies import warn_of_strategy
-from tfshards.schemas.coordinates import coordinates_of
 
 
-@takes(LoadOptions)
-def load(options: LoadOptions) -> tf.data.Dataset:
+@suggests
+def load(
+    path: str | os.PathLike[str] | Mix,
+    split: str | None = None,
+    *,
+    batch_size: int,
+    select: Sequence[str] | None = None,
+    take: int | Part | None = None,
+    classes: Classes | None = None,
+    image: Image | Mapping[str, Image] | None = None,
+    boxes: Boxes | None = None,
+    keypoints: Keypoints | None = None,
+    sample_weights: SampleWeights | None = None,
+    map_fn: Callable[..., object] | None = None,
+    shuffle: Shuffle | None = None,
+    remainder: Remainder = "drop",
+    epochs: int | None = 1,
+    start: Position | Tracker | None = None,
+    worker: Worker | None = None,
+    cache: str | None = None,
+    on_damage: OnDamage = "raise",
+) -> tf.data.Dataset:
     """Return the batches of one split, as one worker reads them.
 
     With a global batch size ``G = batch_size * worker.count`` and ``n`` examples an epoch has ``n // G``
@@ -29,7 +54,55 @@ def load(options: LoadOptions) -> tf.data.Dataset:
     the result is known.
 
     Args:
-        {options}
+        path: the directory with ``dataset.json``, ``s3://BUCKET/FOLDER``, ``gs://`` or ``az://``; or a
+            ``Mix`` of several local ones. From a bucket, what the order needs next is fetched ahead.
+        split: its name; may be left out if there is only one.
+        batch_size: the number of examples in each batch of this worker.
+        select: names of features; the result is then a tuple of them, also for one name.
+        take: the number of examples to read, the first ones in stored order; or ``Part(index, count)``, one
+            of several parts of the split. With ratios, the positions of an epoch.
+        classes: the classes to read, names or numbers; their labels do not change. Of lists of classes, one
+            must be among them, for which all records of the split are read before the first step. Ratios by
+            class resample: an epoch holds each class in exactly its share, up to rounding, and over any
+            number of epochs the numbers of times that examples of a class occur differ by at most one;
+            without ``take`` an epoch has as many positions as there are examples of these classes. Ratios
+            are weights in any unit: each share is relative to their sum.
+        image: how to decode the features of kind ``image`` and ``mask``, or some of them by name; the others
+            come as encoded bytes. Masks are cut, resized and mirrored as their images are.
+        boxes: the feature that holds the boxes of an image, which are moved as the image is cropped, resized
+            and flipped; they come as a ``tf.RaggedTensor`` of shape ``(batch_size, None, 4)``, float32.
+        keypoints: the feature that holds the keypoints of an image, which are moved in the same way.
+        sample_weights: the weight of each example: "balanced" as in ``class_weights``, weights by name or
+            number of the class, or the name of a feature that holds one number for each example.
+        map_fn: called in the graph for each example before batches are made, as ``map_fn(example, seed)``: a
+            dict of the selected features, images decoded, and an int64 tensor of shape ``(2,)`` for
+            ``tf.random.stateless_*``. The seed is a pure function of ``Shuffle``'s seed (0 without), the
+            epoch and the example. The result, a tensor or dicts and tuples of tensors, is put into batches.
+            A tensor that it captures is held once by the graph, and by no batch.
+        shuffle: a different order in each epoch; None keeps the stored order.
+        remainder: "drop" leaves out the last ``n % G`` positions of the epoch's order; "keep" makes the last
+            step smaller, perhaps empty, as ``evaluate`` and ``predict`` on one host need it; "pad" fills the
+            last step with the split's first example, of weight 0, for custom loops and several hosts.
+        epochs: the epoch to stop before, or None for no end. With the default, one epoch, each iteration
+            of the result is the next epoch if epochs differ in anything, as ``model.fit(dataset, epochs=90)``
+            expects and ``tf.data``'s own ``shuffle`` does; otherwise every iteration gives the same batches.
+        start: the position at which a run is resumed; for the same order it requires the same options, and a
+            number of workers that divides the lanes (see ``Shuffle``). A ``Progress``, or a position from
+            one, knows these: lanes and runs are taken from it, and a different order is refused.
+        worker: which of several processes this is; each example goes to one of them. If left out, the rank
+            in an initialized process group of PyTorch or JAX, else the only one, with a warning where
+            the variables of a launcher or the strategy in scope name several, or where the replicas of the
+            strategy in scope do not divide ``batch_size``.
+        cache: "disk:PATH", a folder on a local disk (or in ``/dev/shm``) to which the split's shards are
+            copied before the first step, each checked by its digest; its parent must exist. Later runs and
+            other processes find the copies. Stored bytes are copied: order, decoding and augmentation do not
+            change. Compressed shards are unpacked, and are read only from there. "disk:PATH, 200GiB" keeps
+            the records of the split that are read first, until they have that many bytes: never more traffic
+            than without a cache. None reads local files as they are, and what the order needs next of a
+            bucket into memory.
+        on_damage: "raise" ends the run at a damaged record, with an error that names it; "skip", which
+            requires ``remainder="pad"``, makes it padding where it is met, with the values of the split's
+            first sound record and weight 0, and logs it.
 
     Returns:
         Batches of shape ``(batch_size, *shape)``: a dict by feature name in the schema's order, or the tuple
@@ -46,7 +119,8 @@ def load(options: LoadOptions) -> tf.data.Dataset:
         InputError: there is no dataset in ``path``, no such split in it, or no space for ``cache``.
         FormatError: the manifest or an index breaks the format, or a shard differs from the manifest.
     """
-    if options.worker is None:
+    options = LoadOptions(**locals())
+    if not options.is_worker_given and options.this_worker.count == 1:
         warn_of_strategy(options)
     return load_dataset(options)
 
@@ -55,16 +129,11 @@ def load_dataset(options: LoadOptions) -> tf.data.Dataset:
     """Return the dataset of ``load``."""
     source = open_source(options)
     content = make_content(options, source)
-    known = coordinates_of(source.manifest.schema.features)
-    # The warnings point to the line that called load().
-    for unmoved in unmoved_boxes(content.moved, content.features, content.images, known):
-        warnings.warn(unmoved, stacklevel=4)
-    for unlabeled in without_class(options, source, content.features):
-        warnings.warn(unlabeled, stacklevel=4)
-    for unmoved in unmoved_arrays(content.features, content.images):
-        warnings.warn(unmoved, stacklevel=4)
     plan = make_plan(options, source)
     assignment = plan.assignment
+    # The warnings point to the line that called load().
+    for note in [*notes_of(content, source), *without_class(options, source, content.features)]:
+        warnings.warn(note, stacklevel=4)
     if assignment.num_steps == 0:
         warnings.warn(no_steps(source, assignment), stacklevel=4)
     frames, damage = open_frames(source, options)
@@ -74,6 +143,7 @@ def load_dataset(options: LoadOptions) -> tf.data.Dataset:
     num_steps = tf.data.INFINITE_CARDINALITY if plan.num_steps is None else plan.num_steps
     dataset = with_cardinality(batches, num_steps).prefetch(BATCHES_AHEAD).with_options(pipeline_options())
     dataset = keep_alive(dataset, feed)
+    log_part(source.label, options.this_worker, assignment.num_steps)
     # Last, so that a load that fails leaves the Progress unchanged.
     if options.tracker is not None and plan.facts is not None:
         options.tracker.load_from_here(plan.facts, assignment.num_steps, options.epochs)

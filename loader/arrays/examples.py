@@ -8,10 +8,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.loader.examples.boxes import moved_boxes
+from tfshards.loader.examples.boxes import moved_points
 from tfshards.loader.examples.content import Content, pixels_shape
 from tfshards.loader.examples.crops import draws_of
-from tfshards.loader.examples.keypoints import moved_keypoints
 from tfshards.loader.examples.ops import NUMPY
 from tfshards.loader.examples.weights import Weighing
 from tfshards.loader.options.load_options import WEIGHT
@@ -70,21 +69,15 @@ def _decoded(
     """Return the values of one example with its images decoded, and its boxes moved with them."""
     from tfshards.loader.arrays.decode import decode_image
 
-    decoded, boxes, keypoints = dict(values), content.boxes, content.keypoints
+    decoded = dict(values)
     drawn = {name: each[row] for name, each in draws.items()}
     for feature in content.features:
         image, name = content.images.get(feature.name), feature.name
         if image is None:
             continue
         raw_shape = feature.shape if feature.pixels else None
-        shown = decode_image(decoded[name], image, drawn, feature.dtype, raw_shape)
-        decoded[name] = shown.pixels
-        # before boxes are removed, and with them their keypoints
-        if keypoints is not None and keypoints.image == name:
-            points = decoded[keypoints.feature]
-            decoded[keypoints.feature] = moved_keypoints(NUMPY, points, keypoints, image, shown.region, drawn)
-        if boxes is not None and boxes.image == name:
-            decoded |= moved_boxes(NUMPY, decoded, boxes, image, shown.region, drawn)
+        decoded[name], region = decode_image(decoded[name], image, drawn, feature.dtype, raw_shape)
+        decoded = moved_points(NUMPY, decoded, content.points, name, image, region, drawn)
     return decoded
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tfshards.loader.examples.boxes import checked_boxes
-from tfshards.loader.examples.keypoints import checked_keypoints
+from tfshards.loader.examples.boxes import Points, checked_points, unmoved_points
 from tfshards.loader.examples.weights import Weighing, weighing
-from tfshards.loader.options.boxes import Boxes, Keypoints
 from tfshards.loader.options.image import FLOAT_DTYPES, Image
 from tfshards.loader.options.load_options import WEIGHT, LoadOptions
 from tfshards.loader.options.selection import select_features
+from tfshards.loader.options.validation import invalid
 from tfshards.loader.reading.source import OpenSplit
 from tfshards.schemas import Feature, OptionsError, Schema
 from tfshards.schemas.coordinates import coordinates_of
@@ -23,7 +22,10 @@ def selected_features(
 ) -> tuple[Feature, ...]:
     """Return the features to deliver, in order: those named in ``select``, or all."""
     if adds_name and select is None and WEIGHT in schema.names:
-        raise OptionsError("weight-name-taken", weight=WEIGHT)
+        raise OptionsError(
+            f"remainder='pad' and sample_weights= add {WEIGHT!r}, which is a feature already; use select=, or "
+            f"sample_weights={WEIGHT!r} to multiply it with the others"
+        )
     return select_features(schema, select)
 
 
@@ -43,30 +45,32 @@ def decoded_images(
     if image is None:
         return {}
     encoded = {feature.name: feature for feature in features if feature.is_encoded}
-    if not encoded:
-        likely = likely_images(features)
-        if likely:
-            raise OptionsError("image-arrays-unclear", names=likely, name=likely[0])
-        raise OptionsError("image-no-images", names=[feature.name for feature in features])
     given = dict.fromkeys(encoded, image) if isinstance(image, Image) else dict(image)
-    for name in given:
-        if name not in encoded:
-            raise OptionsError("image-unknown", name=name, encoded=[*encoded])
+    if not encoded or not {*given} <= {*encoded}:
+        likely = likely_images(features)
+        allowed = f"for delivered images and masks: {', '.join(encoded) or 'there are none'}"
+        if likely:
+            allowed += (
+                f"; the arrays {', '.join(likely)} may be images: name them, as {{{likely[0]!r}: Image(...)}}"
+            )
+        raise invalid("image", image, allowed)
     chosen = _with_aligned_masks(encoded, given, is_for_all=isinstance(image, Image))
     for name, value in chosen.items():
-        _check_fits(encoded[name], value)
-        shape = encoded[name].shape
-        if value.size is None and None in shape[:2] and not is_mapped:
-            raise OptionsError("image-sizes-differ", name=name, shape=shape)
-    return {
-        name: replace(
+        feature = encoded[name]
+        _check_fits(feature, value)
+        if value.size is None and None in feature.shape[:2] and not is_mapped:
+            allowed = (
+                f"(height, width): the sizes of the images in {name!r} are not known to be equal, so they cannot be "
+                "batched; or leave image= out, or resize in map_fn="
+            )
+            raise invalid("Image.size", None, allowed)
+        chosen[name] = replace(
             value,
-            channels=value.channels or encoded[name].shape[-1] or 3,
-            dtype=value.dtype or encoded[name].dtype,
-            method=value.method or ("nearest" if encoded[name].kind == "mask" else "bilinear"),
+            channels=value.channels or feature.shape[-1] or 3,
+            dtype=value.dtype or feature.dtype,
+            method=value.method or ("nearest" if feature.kind == "mask" else "bilinear"),
         )
-        for name, value in chosen.items()
-    }
+    return chosen
 
 
 def unmoved_arrays(features: Sequence[Feature], images: Mapping[str, Image]) -> list[str]:
@@ -84,66 +88,65 @@ def unmoved_arrays(features: Sequence[Feature], images: Mapping[str, Image]) -> 
     ]
 
 
+# What a mask has in common with its image.
+_ALIGNED = ("size", "crop", "scale", "ratio", "crop_fraction", "flip", "seed")
+
+
 def _with_aligned_masks(
     encoded: Mapping[str, Feature], given: Mapping[str, Image], *, is_for_all: bool
 ) -> dict[str, Image]:
     """Return the options in which masks have the size, the crop and the flip of the images.
 
-    If images differ in these, masks keep their own.
+    If images differ in these, or none is decoded, masks have their own.
     """
-    cuts = {
-        _aligned(Image(value.size), value) for name, value in given.items() if encoded[name].kind == "image"
-    }
-    if len(cuts) != 1:
-        return dict(given)
-    cut = cuts.pop()
-    chosen = {}
-    for name, value in given.items():
-        if encoded[name].kind == "mask" and is_for_all:
-            value = cut
-        elif encoded[name].kind == "mask" and value.crop is None and value.flip is None:
-            value = _aligned(replace(value, size=value.size or cut.size), cut)
-            _check_same_box(name, value, cut)
-        chosen[name] = value
+    views = {_view(value) for name, value in given.items() if encoded[name].kind == "image"}
+    chosen = dict(given)
+    for name, value in given.items() if len(views) == 1 else ():
+        if encoded[name].kind != "mask":
+            continue
+        (view,) = views
+        own = [
+            each
+            for each in _ALIGNED
+            if getattr(value, each) not in (getattr(Image, each), getattr(view, each))
+        ]
+        if own:
+            allowed = f"left out, since {name!r} is a mask, and always has that of the image"
+            raise invalid(f"Image.{own[0]}", getattr(value, own[0]), allowed)
+        # of one Image for all, the rest is for images
+        rest = view if is_for_all else value
+        chosen[name] = replace(rest, **{each: getattr(view, each) for each in _ALIGNED})
     return chosen
 
 
-def _check_same_box(name: str, mask: Image, image: Image) -> None:
-    """Raise OptionsError if the crop of an image is another one in a mask of this size."""
-    if mask.crop is None or mask.size == image.size:
-        return
-    # Image refuses a crop without a size
-    assert mask.size is not None
-    assert image.size is not None
-    if mask.crop == "shift" or mask.size[0] * image.size[1] != mask.size[1] * image.size[0]:
-        raise OptionsError("mask-size-crop", name=name, size=mask.size, crop=mask.crop, wanted=image.size)
-
-
-def _aligned(image: Image, other: Image) -> Image:
-    """Return the options of an image with the crop and the flip of another one of the same example."""
-    names = ("crop", "scale", "ratio", "crop_fraction", "flip", "seed")
-    return replace(image, **{name: getattr(other, name) for name in names})
+def _view(image: Image) -> Image:
+    """Return only the options that masks have in common with the image."""
+    return replace(Image(), **{name: getattr(image, name) for name in _ALIGNED})
 
 
 def _check_fits(feature: Feature, image: Image) -> None:
     """Raise OptionsError if an image or a mask cannot be decoded in this way."""
-    given, name, stored = f"image {feature.name!r}", feature.name, feature.dtype
-    channels = feature.shape[-1]
+    name, stored, channels = feature.name, feature.dtype, feature.shape[-1]
     if feature.pixels and image.channels not in (None, channels) and (channels, image.channels) != (1, 3):
-        raise OptionsError("image-array-channels", name=name, channels=image.channels, stored=channels)
+        raise invalid(
+            "Image.channels", image.channels, f"the {channels} of the array {name!r}, or 3 for gray"
+        )
     if feature.kind == "image":
-        if image.dtype not in (None, stored, *FLOAT_DTYPES):
-            allowed = ", ".join((stored, *FLOAT_DTYPES))
-            raise OptionsError(
-                "image-dtype-stored", given=given, stored=stored, dtype=image.dtype, allowed=allowed
+        overflows = (stored, image.dtype, image.normalize) == ("uint16", "float16", None)
+        if image.dtype not in (None, stored, *FLOAT_DTYPES) or overflows:
+            allowed = f"{stored}, as {name!r} is stored, or {', '.join(FLOAT_DTYPES)}"
+            raise invalid(
+                "Image.dtype", image.dtype, f"{allowed}; float16 ends at 65504" if overflows else allowed
             )
-        if (stored, image.dtype, image.normalize) == ("uint16", "float16", None):
-            raise OptionsError("image-float16", given=given)
         return
     mixes = image.method == "bilinear" or image.normalize is not None
     shallow = (stored, image.dtype) == ("uint16", "uint8")
     if mixes or shallow or image.dtype in FLOAT_DTYPES or image.channels not in (None, 1):
-        raise OptionsError("mask-options", name=name, stored=stored, image=image)
+        allowed = (
+            f"with method='nearest', one channel and an integer dtype that holds {stored}, since {name!r} is a mask, "
+            "whose values are numbers of classes"
+        )
+        raise invalid("Image", image, allowed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,13 +155,13 @@ class Content:
 
     Attributes:
         images: options of the images that are decoded, by feature.
+        points: the keypoints and boxes that move with them.
     """
 
     features: tuple[Feature, ...]
     as_tuple: bool
     images: Mapping[str, Image]
-    boxes: Boxes | None
-    keypoints: Keypoints | None
+    points: tuple[Points, ...]
     weighing: Weighing | None
     user_map: Callable[..., object] | None
     map_seed: int
@@ -173,7 +176,7 @@ class Content:
     @property
     def moved(self) -> set[str]:
         """The features of boxes and keypoints that move with their image, and are float32."""
-        return {each.feature for each in (self.boxes, self.keypoints) if each is not None}
+        return {each.feature for each in self.points}
 
     @property
     def by_example(self) -> bool:
@@ -199,13 +202,21 @@ def make_content(options: LoadOptions, source: OpenSplit) -> Content:
         features=features,
         as_tuple=options.select is not None,
         images=images,
-        boxes=checked_boxes(options.boxes, features, images, known),
-        keypoints=checked_keypoints(options.keypoints, features, images, known),
+        points=checked_points(options.boxes, options.keypoints, features, images, known),
         weighing=weighing(source.manifest, source.name, options.sample_weights),
         user_map=options.map_fn,
         map_seed=options.shuffle.seed if options.shuffle is not None else 0,
         adds_weight=options.adds_weight,
     )
+
+
+def notes_of(content: Content, source: OpenSplit) -> list[str]:
+    """Return warnings about what is delivered as stored although the images next to it are not."""
+    known = coordinates_of(source.manifest.schema.features)
+    return [
+        *unmoved_points(content.moved, content.features, content.images, known),
+        *unmoved_arrays(content.features, content.images),
+    ]
 
 
 def pixels_shape(feature: Feature, image: Image) -> tuple[int | None, ...]:

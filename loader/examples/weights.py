@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tfshards.loader.options.load_options import BALANCED, SampleWeights
+from tfshards.loader.options.validation import invalid
 from tfshards.loader.reading.source import split_name
-from tfshards.schemas import Feature, InputError, Manifest, OptionsError, read_manifest
+from tfshards.schemas import Feature, InputError, Manifest, read_manifest
 from tfshards.schemas.storage import any_path
 
 
@@ -40,9 +41,9 @@ def class_weights(path: str | os.PathLike[str], split: str | None = None) -> dic
 
 def class_numbers(manifest: Manifest, split: str) -> dict[int, int]:
     """Return the number of examples of each class of a split, by class number in ascending order."""
-    names = manifest.schema.class_names
+    numbers = {name: number for number, name in enumerate(manifest.schema.class_names)}
     counts = manifest.splits[split].label_counts
-    return dict(sorted((names.index(key) if names else int(key), count) for key, count in counts.items()))
+    return dict(sorted((numbers[key] if numbers else int(key), count) for key, count in counts.items()))
 
 
 def even_weights(counts: Mapping[int, int]) -> dict[int, float]:
@@ -74,50 +75,42 @@ def weighing(manifest: Manifest, split: str, sample_weights: SampleWeights | Non
         return Weighing(_weight_feature(manifest, sample_weights))
     label, counts = manifest.schema.label, class_numbers(manifest, split)
     if label is None or not any(counts.values()):
-        raise OptionsError("weights-no-classes", sample_weights=sample_weights, split=split)
+        raise invalid(
+            "sample_weights", sample_weights, f"the name of a feature, since split {split!r} has no labels"
+        )
     if isinstance(sample_weights, str):
         weights = even_weights(counts)
     else:
         weights = _by_number(manifest, counts, sample_weights)
-        missing = [number for number, count in counts.items() if count and number not in weights]
-        if missing:
-            raise OptionsError(
-                "weights-missing",
-                manifest=_class_text(manifest, missing[0]),
-                counts=counts[missing[0]],
-                split=split,
-            )
+        if missing := [number for number, count in counts.items() if count and number not in weights]:
+            allowed = f"weights of all classes; {_class_text(manifest, missing[0])} has none, 0 leaves it out"
+            raise invalid("sample_weights", sample_weights, allowed)
     classes = sorted(weights)
     return Weighing(label, tuple(classes), tuple(float(weights[number]) for number in classes))
 
 
 def _weight_feature(manifest: Manifest, name: str) -> Feature:
-    schema = manifest.schema
-    if name not in schema.names:
-        raise OptionsError("weights-unknown", name=name, names=schema.names)
-    feature = schema[name]
-    is_number = any(word in feature.dtype for word in ("int", "float"))
-    if feature.kind in ("image", "label") or feature.shape != () or not is_number:
-        raise OptionsError(
-            "weights-feature", name=name, kind=feature.kind, shape=feature.shape, dtype=feature.dtype
-        )
-    return feature
+    found = next((feature for feature in manifest.schema.features if feature.name == name), None)
+    is_number = found is not None and any(word in found.dtype for word in ("int", "float"))
+    if found is None or found.kind in ("image", "label") or found.shape != () or not is_number:
+        names = ", ".join(map(repr, manifest.schema.names))
+        allowed = f"{BALANCED!r}, weights by class, or a feature of one number that is no label, of {names}"
+        raise invalid("sample_weights", name, allowed)
+    return found
 
 
 def _by_number(
     manifest: Manifest, counts: Mapping[int, int], given: Mapping[str, float] | Mapping[int, float]
 ) -> dict[int, float]:
     names = manifest.schema.class_names
+    numbers = {name: number for number, name in enumerate(names)}
+    known = range(len(names)) if names else counts
     weights: dict[int, float] = {}
     for key, weight in given.items():
-        number = names.index(key) if key in names else key
-        known = range(len(names)) if names else counts
-        if isinstance(number, str) or number not in known:
-            listed = ", ".join(map(repr, names)) if names else ", ".join(map(str, counts))
-            raise OptionsError("weights-class-unknown", key=key, listed=listed)
-        if int(number) in weights:
-            shown = _class_text(manifest, int(number))
-            raise OptionsError("weights-repeated", shown=shown)
+        number = numbers.get(key, key) if isinstance(key, str) else key
+        if isinstance(number, str) or number not in known or int(number) in weights:
+            allowed = f"one of {', '.join(map(repr, names or counts))}, named once"
+            raise invalid("a class in sample_weights", key, allowed)
         weights[int(number)] = weight
     return weights
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Real
 from typing import Literal, TypeAlias, get_args
 
-from tfshards.loader.options.validation import check_choice, check_flag, is_integer
-from tfshards.schemas import OptionsError
+from tfshards.loader.options.validation import check_choice, invalid, is_integer
 from tfshards.schemas.option import check_strings
 
 BoxFormat: TypeAlias = Literal["xywh", "xyxy", "cxcywh", "yxyx"]
+PointFormat: TypeAlias = Literal["xy", "xyv"]
 
 
 @dataclass(frozen=True)
@@ -49,23 +48,13 @@ class Boxes:
     image: str | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.feature, str) or not self.feature:
-            raise OptionsError("boxes-feature-type", feature=self.feature)
         check_choice("Boxes.format", self.format, (None, *get_args(BoxFormat)))
         check_strings("Boxes.along", self.along)
         object.__setattr__(self, "along", tuple(self.along))
-        if self.feature in self.along or len(set(self.along)) < len(self.along):
-            raise OptionsError("boxes-along-repeated", along=self.along)
-        share = self.min_visible
-        if isinstance(share, bool) or not isinstance(share, Real) or not 0 <= share <= 1:
-            raise OptionsError("boxes-min-visible", share=share)
-        if self.normalized is not None:
-            check_flag("Boxes.normalized", self.normalized)
-        if self.image is not None and not isinstance(self.image, str):
-            raise OptionsError("boxes-image-type", image=self.image)
-
-
-PointFormat: TypeAlias = Literal["xy", "xyv"]
+        if len({self.feature, *self.along}) <= len(self.along):
+            raise invalid("Boxes.along", self.along, "each feature once, without the boxes")
+        if isinstance(self.min_visible, bool) or not 0 <= self.min_visible <= 1:
+            raise invalid("Boxes.min_visible", self.min_visible, "a share from 0 to 1")
 
 
 @dataclass(frozen=True)
@@ -96,17 +85,12 @@ class Keypoints:
     image: str | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.feature, str) or not self.feature:
-            raise OptionsError("keypoints-feature-type", feature=self.feature)
         if self.flip_pairs is not None:
             if not isinstance(self.flip_pairs, (tuple, list)) or not _are_pairs(self.flip_pairs):
-                raise OptionsError("keypoints-pairs", flip_pairs=self.flip_pairs)
+                allowed = "pairs of numbers from 0, each number once, such as ((1, 2), (3, 4))"
+                raise invalid("Keypoints.flip_pairs", self.flip_pairs, allowed)
             object.__setattr__(self, "flip_pairs", tuple(map(tuple, self.flip_pairs)))
         check_choice("Keypoints.format", self.format, (None, *get_args(PointFormat)))
-        if self.normalized is not None:
-            check_flag("Keypoints.normalized", self.normalized)
-        if self.image is not None and not isinstance(self.image, str):
-            raise OptionsError("keypoints-image-type", image=self.image)
 
 
 def _are_pairs(pairs: Sequence[object]) -> bool:

@@ -10,8 +10,7 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from tfshards.loader.options.validation import check_choice, check_seed, check_type, is_integer
-from tfshards.schemas import OptionsError
+from tfshards.loader.options.validation import check_choice, check_seed, invalid, is_integer
 
 Crop: TypeAlias = Literal["center", "random", "shift"]
 Flip: TypeAlias = Literal["horizontal", "vertical", "horizontal_and_vertical"]
@@ -35,10 +34,8 @@ class Image:
     """How images, or masks, are decoded, also those in lists, whose images are all cropped and flipped alike.
 
     A mask is a feature of kind ``mask``, whose pixel values are numbers of classes or objects. It is resized
-    with "nearest", its values are delivered as they are stored, in one channel, and it follows the image of
-    its example: given one ``Image`` for all, masks get its size, its crop and its flip. In a dict of them, a
-    mask without a crop and a flip gets those of the images, and their size unless it has its own, which must
-    have the same aspect ratio, and with crop="shift" be equal.
+    with "nearest", its values are delivered as they are stored, in one channel, and it always has the size,
+    the crop and the flip of the image of its example; of its own it may have a dtype.
 
     Attributes:
         size: ``(height, width)`` of the result; None keeps the stored size, which the schema must state,
@@ -83,25 +80,30 @@ class Image:
 
     def __post_init__(self) -> None:
         if self.size is not None and not _is_size(self.size):
-            raise OptionsError("image-size", size=self.size)
+            raise invalid("Image.size", self.size, "(height, width), each at least 1")
         check_choice("Image.crop", self.crop, (None, *get_args(Crop)))
         if self.crop and self.size is None:
-            raise OptionsError("image-crop-no-size", crop=self.crop)
+            raise invalid("Image.size", None, f"given with crop={self.crop!r}, as in Image(size=(224, 224))")
         for name, crop in (("scale", "random"), ("ratio", "random"), ("crop_fraction", "center")):
             given = getattr(self, name)
             if self.crop != crop and given != getattr(Image, name):
-                raise OptionsError("image-crop-option", name=name, given=given, wanted=crop, crop=self.crop)
+                allowed = f"left out with crop={self.crop!r}, since it is an option of crop={crop!r}"
+                raise invalid(f"Image.{name}", given, allowed)
         if not _is_range(self.scale) or self.scale[1] > 1:
-            raise OptionsError("image-scale", scale=self.scale)
+            raise invalid(
+                "Image.scale", self.scale, "the smallest and the largest area, above 0 and at most 1"
+            )
         if not _is_range(self.ratio):
-            raise OptionsError("image-ratio", ratio=self.ratio)
+            raise invalid(
+                "Image.ratio", self.ratio, "the smallest and the largest aspect ratio, both above 0"
+            )
         if not _is_range((self.crop_fraction, 1)):
-            raise OptionsError("image-crop-fraction", crop_fraction=self.crop_fraction)
+            raise invalid("Image.crop_fraction", self.crop_fraction, "above 0 and at most 1")
         for name in ("size", "scale", "ratio"):
             if isinstance(getattr(self, name), list):
                 object.__setattr__(self, name, tuple(getattr(self, name)))
         if self.channels is not None and not (is_integer(self.channels) and self.channels in (1, 3, 4)):
-            raise OptionsError("image-channels", channels=self.channels)
+            raise invalid("Image.channels", self.channels, "1, 3 or 4, or None for the dataset's")
         check_choice("Image.dtype", self.dtype, (None, *IMAGE_DTYPES))
         check_seed("Image.seed", self.seed)
         check_choice("Image.method", self.method, (None, *get_args(Method)))
@@ -120,36 +122,25 @@ class Image:
         return NORMALIZATIONS[self.normalize] if isinstance(self.normalize, str) else self.normalize
 
     def _check_normalize(self) -> None:
-        given = f"Image.normalize={self.normalize!r}"
-        if isinstance(self.normalize, (tuple, list)) and len(self.normalize) == 2:
-            mean, std = (_per_channel(given, part) for part in self.normalize)
+        name, given = "Image.normalize", self.normalize
+        channels = (self.channels,) if self.channels else (1, 3, 4)
+        form = (
+            f"(mean, std), finite numbers or one per channel ({', '.join(map(str, channels))}), std above 0"
+        )
+        if isinstance(given, (tuple, list)) and len(given) == 2:
+            mean, std = (_per_channel(part) for part in given)
             object.__setattr__(self, "normalize", (mean, std))
-        elif not isinstance(self.normalize, str) or self.normalize not in NORMALIZATIONS:
-            raise OptionsError("normalize-form", given=given, normalizations=NORMALIZATIONS)
+        elif not isinstance(given, str) or given not in NORMALIZATIONS:
+            raise invalid(name, given, f"{form}; or one of {', '.join(NORMALIZATIONS)}")
         if self.dtype not in FLOAT_DTYPES:
-            integers = "the stored integers" if self.dtype is None else f"dtype={self.dtype!r}"
-            raise OptionsError("normalize-integers", given=given, integers=integers)
-        allowed = (self.channels,) if self.channels else (1, 3, 4)
-        parts = self.mean_and_std()
-        for name, part in zip(("mean", "std"), parts, strict=True):
-            if isinstance(part, tuple) and len(part) not in allowed:
-                raise OptionsError(
-                    "normalize-channels", given=given, name=name, num_part=len(part), allowed=allowed
-                )
-        if not np.all(np.asarray(parts[1]) > 0):
-            raise OptionsError("normalize-std", given=given)
-
-
-def check_images(image: object) -> None:
-    """Raise unless ``image`` is None, an ``Image``, or a nonempty mapping to ``Image`` values."""
-    if not isinstance(image, Mapping):
-        check_type("image", image, Image)
-        return
-    if not image:
-        raise OptionsError("image-empty")
-    for name, value in image.items():
-        if not isinstance(value, Image):
-            raise OptionsError("image-value", name=name, found=value)
+            raise invalid(
+                name, given, f"left out with dtype={self.dtype!r}; use dtype='float32' for fractions"
+            )
+        parts = [np.asarray(part) for part in self.mean_and_std()]
+        sizes = {len(part) for part in parts if part.ndim}
+        are_finite = all(part.dtype.kind == "f" and np.isfinite(part).all() for part in parts)
+        if not are_finite or not sizes <= {*channels} or not np.all(parts[1] > 0):
+            raise invalid(name, given, form)
 
 
 def _is_size(size: object) -> bool:
@@ -167,14 +158,12 @@ def _is_range(pair: object) -> bool:
     return bool(0 < pair[0] <= pair[1] < math.inf)
 
 
-def _per_channel(given: str, part: object) -> PerChannel:
-    """Return a mean or a std as floats."""
+def _per_channel(part: object) -> PerChannel:
+    """Return a mean or a std as floats, NaN for what is not a number."""
     if isinstance(part, (tuple, list)) or (isinstance(part, np.ndarray) and part.ndim):
-        return tuple(_finite(given, each) for each in part)
-    return _finite(given, part)
+        return tuple(map(_number, part))
+    return _number(part)
 
 
-def _finite(given: str, number: object) -> float:
-    if isinstance(number, bool) or not isinstance(number, Real) or not math.isfinite(number):
-        raise OptionsError("normalize-not-finite", given=given, number=number)
-    return float(number)
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan

@@ -10,15 +10,9 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from tfshards.loader.options.validation import (
-    check_choice,
-    check_flag,
-    check_index,
-    check_least,
-    check_seed,
-    is_integer,
-)
+from tfshards.loader.options.validation import check_choice, check_index, check_least, check_seed, invalid
 from tfshards.schemas import Feature, OptionsError, Schema
+from tfshards.schemas.storage import AnyPath, RemotePath, any_path
 
 Classes: TypeAlias = "Sequence[str] | Sequence[int] | Mapping[str, float] | Mapping[int, float]"
 
@@ -28,6 +22,11 @@ class Part:
     """One of several equal parts of a split, or, for the training of a fold, all but that one.
 
     Parts are intervals of the stored order, which a build has permuted; their sizes differ by at most one.
+    They divide a split for validation, or into folds, and no example is in both, as it would be with ``take``
+    and ``skip`` of a shuffled dataset, whose iterations are different epochs:
+
+    >>> validation = loader.load("data/photos", "train", batch_size=256, take=loader.Part(0, 10))
+    >>> train = loader.load("data/photos", "train", batch_size=256, take=loader.Part(0, 10, rest=True))
 
     Attributes:
         index: from 0 to ``count - 1``.
@@ -41,7 +40,6 @@ class Part:
 
     def __post_init__(self) -> None:
         check_index("Part", self.index, self.count)
-        check_flag("Part.rest", self.rest)
 
 
 @dataclass(frozen=True)
@@ -59,10 +57,20 @@ class Mix:
 
     def __post_init__(self) -> None:
         if not isinstance(self.weights, Mapping) or not self.weights:
-            raise OptionsError("mix-weights-type", weights=self.weights)
+            raise invalid(
+                "Mix.weights", self.weights, 'by directory, as in Mix({"data/photos": 0.7, "b": 0.3})'
+            )
         check_ratios("Mix.weights", self.weights)
-        if len({str(path) for path in self.weights}) < len(self.weights):
-            raise OptionsError("mix-weights-repeated", weights=self.weights)
+        weights = {str(absolute(path)): weight for path, weight in self.weights.items()}
+        if len(weights) < len(self.weights):
+            raise invalid("Mix.weights", self.weights, "one weight for each directory")
+        object.__setattr__(self, "weights", weights)
+
+
+def absolute(path: str | os.PathLike[str]) -> AnyPath:
+    """Return a path that stays the same if the process changes its directory."""
+    found = any_path(path)
+    return found if isinstance(found, RemotePath) else found.absolute()
 
 
 def check_ratios(name: str, ratios: Mapping[Any, float], *, may_be_zero: bool = False) -> None:
@@ -71,30 +79,22 @@ def check_ratios(name: str, ratios: Mapping[Any, float], *, may_be_zero: bool = 
     for key, ratio in ratios.items():
         is_number = isinstance(ratio, (int, float, np.number)) and not isinstance(ratio, bool)
         if not is_number or not math.isfinite(ratio) or ratio < 0 or (ratio == 0 and not may_be_zero):
-            raise OptionsError("ratio-value", name=name, key=key, ratio=ratio, allowed=allowed)
-
-
-def check_take(take: object) -> None:
-    """Raise unless ``take`` is None, a number of examples, or a ``Part``."""
-    if take is None or isinstance(take, Part):
-        return
-    if not is_integer(take):
-        raise OptionsError("take-type", take=take)
-    check_least("take", take, 1)
+            raise invalid(f"{name}[{key!r}]", ratio, allowed)
 
 
 def check_classes(classes: object) -> None:
     """Raise unless ``classes`` is None, a list of names or numbers, or their ratios."""
     if classes is None:
         return
-    if isinstance(classes, (str, bytes)) or not isinstance(classes, (Sequence, Mapping)):
-        raise OptionsError("classes-type", classes=classes)
-    if not classes:
-        raise OptionsError("classes-empty", classes=classes)
-    if isinstance(classes, Mapping):
+    if isinstance(classes, Mapping) and classes:
         check_ratios("classes", classes)
-    elif len(set(classes)) < len(classes):
-        raise OptionsError("classes-repeated", classes=classes)
+        return
+    is_list = isinstance(classes, Sequence) and not isinstance(classes, (str, bytes))
+    if not is_list or not 0 < len(classes) == len(set(classes)):  # type: ignore[arg-type]
+        allowed = (
+            "a list of different classes, such as ['cat', 'dog'], or ratios, such as {'cat': 0.5, 'dog': 1}"
+        )
+        raise invalid("classes", classes, allowed)
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Shuffle:
         check_seed("Shuffle.seed", self.seed)
         check_choice("Shuffle.how", self.how, ("runs", "full"))
         if self.how == "full" and (self.run is not None or self.lanes is not None):
-            raise OptionsError("shuffle-full")
+            raise OptionsError("Shuffle.run and Shuffle.lanes are options of how='runs'; leave them out")
         if self.run is not None:
             check_least("Shuffle.run", self.run, 2)
         if self.lanes is not None:
@@ -167,9 +167,9 @@ class Position:
     def __post_init__(self) -> None:
         check_least("Position.epoch", self.epoch, 0)
         check_least("Position.step", self.step, 0)
-        if self.order is not None and not set(self.order) >= set(ORDER_FACTS):
-            missing = ", ".join(sorted(set(ORDER_FACTS) - set(self.order)))
-            raise OptionsError("position-order-lacks", missing=missing)
+        if self.order is not None and not {*self.order} >= {*ORDER_FACTS}:
+            lacking = ", ".join(sorted({*ORDER_FACTS} - {*self.order}))
+            raise OptionsError(f"Position.order lacks {lacking}; take it from loader.Progress().position")
 
     def to_json(self) -> dict[str, object]:
         """Return the position as a dict of JSON values."""
@@ -183,12 +183,13 @@ class Position:
         Raises:
             OptionsError: ``to_json`` did not return ``found``.
         """
-        needed = {"epoch", "step"}
-        if not isinstance(found, Mapping) or not needed <= set(found) <= {*needed, "order"}:
-            raise OptionsError("position-form", found=found)
-        order = found.get("order")
-        if order is not None and not isinstance(order, Mapping):
-            raise OptionsError("position-order-type", order=order)
+        try:
+            names, order = {*found}, found.get("order")
+            is_position = {"epoch", "step"} <= names <= {"epoch", "step", "order"}
+            if not is_position or not isinstance(order, (Mapping, type(None))):
+                raise TypeError
+        except (TypeError, AttributeError):
+            raise invalid("position", found, "a dict as Position.to_json() returns it") from None
         return cls(found["epoch"], found["step"], order)
 
 
@@ -208,15 +209,10 @@ class Tracker(Protocol):
 
 def select_features(schema: Schema, select: Sequence[str] | None) -> tuple[Feature, ...]:
     """Return the features to deliver, in order: those named in ``select``, or all."""
-    if select is not None and not isinstance(select, (tuple, list)):
-        raise OptionsError("select-type", select=select)
     names = schema.names if select is None else tuple(select)
-    known = f"the features are {', '.join(map(repr, schema.names))}"
-    if not names:
-        raise OptionsError("select-empty", select=select, known=known)
-    unknown = [name for name in names if name not in schema.names]
-    if unknown:
-        raise OptionsError("select-feature-unknown", names=tuple(names), unknown=unknown[0], known=known)
-    if len(set(names)) < len(names):
-        raise OptionsError("select-repeated", names=tuple(names))
+    is_list = select is None or isinstance(select, (tuple, list))
+    if not is_list or not names or len({*names}) < len(names) or not {*names} <= {*schema.names}:
+        raise invalid(
+            "select", select, f"a list of different features of {', '.join(map(repr, schema.names))}"
+        )
     return tuple(schema[name] for name in names)

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeGuard
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import ParamSpec, TypeGuard, TypeVar
 
 import numpy as np
 
 from tfshards.schemas import OptionsError
+
+P = ParamSpec("P")
+Result = TypeVar("Result")
+
+
+def invalid(name: str, found: object, allowed: str) -> OptionsError:
+    """Return the error of an option whose value is not ``allowed``."""
+    return OptionsError("option-invalid", name=name, found=found, allowed=allowed)
 
 
 def check_choice(name: str, value: object, allowed: Sequence[object]) -> None:
@@ -16,23 +27,10 @@ def check_choice(name: str, value: object, allowed: Sequence[object]) -> None:
         raise OptionsError("not-a-choice", name=name, found=value, allowed=allowed)
 
 
-def check_flag(name: str, value: object) -> None:
-    """Raise unless ``value`` is True or False."""
-    if not isinstance(value, (bool, np.bool_)):
-        raise OptionsError("not-a-flag", name=name, found=value)
-
-
-def check_seed(name: str, seed: int) -> None:
-    """Raise unless ``seed`` fits an int64."""
-    check_integer(name, seed)
-    if not -(2**63) <= seed < 2**63:
-        raise OptionsError("seed-64-bits", name=name, seed=seed)
-
-
-def check_type(name: str, value: object, kind: type) -> None:
+def check_type(name: str, value: object, kind: type, example: str = "") -> None:
     """Raise unless ``value`` is None or of type ``kind``, a public class of ``loader``."""
     if value is not None and not isinstance(value, kind):
-        raise OptionsError("wrong-loader-type", name=name, found=value, kind=kind.__name__)
+        raise invalid(name, value, f"loader.{kind.__name__}({example or '...'}), or None")
 
 
 def is_integer(number: object) -> TypeGuard[int]:
@@ -40,22 +38,36 @@ def is_integer(number: object) -> TypeGuard[int]:
     return isinstance(number, (int, np.integer)) and not isinstance(number, bool)
 
 
-def check_integer(name: str, number: object) -> None:
-    """Raise unless ``number`` is an integer of Python or NumPy."""
-    if not is_integer(number):
-        raise OptionsError("not-an-integer", name=name, number=number)
+def check_least(name: str, number: object, least: int) -> None:
+    """Raise unless ``number`` is an integer of at least ``least``."""
+    if not is_integer(number) or number < least:
+        raise invalid(name, number, f"an integer of at least {least}")
 
 
 def check_index(name: str, index: int, count: int) -> None:
     """Raise unless ``index`` is one of ``count``, which is at least 1; ``name`` is the owner of both."""
     check_least(f"{name}.count", count, 1)
-    check_integer(f"{name}.index", index)
-    if not 0 <= index < count:
-        raise OptionsError("index-range", name=name, index=index, count=count, count2=count - 1)
+    if not is_integer(index) or not 0 <= index < count:
+        raise invalid(f"{name}.index", index, f"an integer from 0 to {count - 1}, since count={count}")
 
 
-def check_least(name: str, number: int, least: int) -> None:
-    """Raise unless ``number`` is an integer of at least ``least``."""
-    check_integer(name, number)
-    if number < least:
-        raise OptionsError("below-least", name=name, number=number, least=least)
+def check_seed(name: str, seed: int) -> None:
+    """Raise unless ``seed`` fits an int64."""
+    if not is_integer(seed) or not -(2**63) <= seed < 2**63:
+        raise invalid(name, seed, "an integer of 64 bits, from -2**63 to 2**63 - 1")
+
+
+def suggests(function: Callable[P, Result]) -> Callable[P, Result]:
+    """Return ``function`` with an error for unknown parameters that names the one that was meant."""
+    names = [*inspect.signature(function).parameters]
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> Result:
+        for name in kwargs:
+            if name not in names:
+                meant = difflib.get_close_matches(name, names, 1)
+                remedy = f"was {meant[0]}= meant?" if meant else f"its parameters are {', '.join(names)}"
+                raise OptionsError(f"{function.__name__}() has no parameter {name}=; {remedy}")
+        return function(*args, **kwargs)
+
+    return call

@@ -1,91 +1,28 @@
-"""``Worker``: which process this is, as given or from the variables of clusters and launchers."""
+"""``Worker``: which process this is, as given, or as a process group or the variables of a launcher say."""
 
 from __future__ import annotations
 
 import json
+import logging
 import os
-from collections.abc import Mapping
+import sys
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from tfshards.loader.options.validation import check_index
 from tfshards.schemas import OptionsError
 
-TF_CONFIG = "TF_CONFIG"
-_REMEDY = "correct or unset them, or pass loader.Worker(index, count) instead"
-
-
-class _Launcher(NamedTuple):
-    rank: str
-    size: str
-
-
-# Launchers that start the processes themselves; if the variables of several are set, they must agree.
+# The variables of launchers that start the processes themselves: rank and size. If several are set, they agree.
 _LAUNCHERS = (
-    _Launcher("HOROVOD_RANK", "HOROVOD_SIZE"),  # horovodrun with Gloo
-    _Launcher("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),  # Open MPI, horovodrun with MPI
-    _Launcher("PMI_RANK", "PMI_SIZE"),  # MPICH, Intel MPI
-    _Launcher("RANK", "WORLD_SIZE"),  # torchrun and compatible launchers
+    ("HOROVOD_RANK", "HOROVOD_SIZE"),  # horovodrun with Gloo
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),  # Open MPI, horovodrun with MPI
+    ("PMI_RANK", "PMI_SIZE"),  # MPICH, Intel MPI
+    ("RANK", "WORLD_SIZE"),  # torchrun and compatible launchers
 )
-# Within an allocation, processes of mpirun see the rank of the Slurm step itself, so Slurm is read last.
-_SLURM = _Launcher("SLURM_PROCID", "SLURM_NTASKS")
+# Processes of mpirun see the rank of the Slurm step itself, so Slurm is read last. SLURM_NTASKS would be the
+# tasks of the allocation, in which one process may have been started by hand.
+_SLURM = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS")
 
-
-def cluster_task(environ: Mapping[str, str]) -> tuple[int, int] | None:
-    """Return index and count of this process from ``TF_CONFIG``; None if it does not describe a cluster.
-
-    The chief is the first worker, as it is for ``MultiWorkerMirroredStrategy``. An evaluator reads for
-    itself: ``(0, 1)``.
-    """
-    text = environ.get(TF_CONFIG, "").strip()
-    if not text:
-        return None
-    try:
-        config = json.loads(text)
-        cluster = {str(kind): len(hosts) for kind, hosts in dict(config.get("cluster") or {}).items()}
-        task = dict(config.get("task") or {})
-    except (ValueError, TypeError, AttributeError) as error:
-        raise OptionsError("tf-config-form", text=text) from error
-    if not cluster and not task:
-        return None
-    kind, index = task.get("type"), task.get("index")
-    if "ps" in cluster or kind == "ps":
-        raise OptionsError("tf-config-servers")
-    if cluster and kind == "evaluator":
-        return 0, 1
-    chiefs = cluster.get("chief", 0) + cluster.get("master", 0)
-    known = {"chief": 0, "master": 0, "worker": chiefs}
-    if kind not in known or kind not in cluster or index is None:
-        raise OptionsError("tf-config-form", text=text)
-    number = _number(index, f"TF_CONFIG's task index={index!r}", cluster[kind])
-    return known[kind] + number, chiefs + cluster.get("worker", 0)
-
-
-def _launched(launcher: _Launcher, environ: Mapping[str, str]) -> dict[str, tuple[int, int]]:
-    """Return rank and size, keyed by the names of their variables; empty if neither is set."""
-    rank, size = environ.get(launcher.rank), environ.get(launcher.size)
-    if rank is None and size is None:
-        return {}
-    if rank is None or size is None:
-        present, missing = launcher if size is None else reversed(launcher)
-        raise OptionsError(
-            "environment-half", present=present, environ=environ[present], missing=missing, remedy=_REMEDY
-        )
-    count = _number(size, f"{launcher.size}={size}", None)
-    index = _number(rank, f"{launcher.rank}={rank} with {launcher.size}={size}", count)
-    return {f"{launcher.rank} and {launcher.size}": (index, count)}
-
-
-def _number(value: object, what: str, end: int | None) -> int:
-    """Return ``value`` as an integer from 0 to ``end - 1``, or at least 1 if ``end`` is None."""
-    try:
-        number = int(str(value))
-    except ValueError:
-        number = -1
-    if number < (end is None) or (end is not None and number >= end):
-        allowed = "an integer of at least 1" if end is None else f"an integer from 0 to {end - 1}"
-        raise OptionsError("environment-value", what=what, allowed=allowed, remedy=_REMEDY)
-    return number
+_LOG = logging.getLogger("tfshards.loader")
 
 
 @dataclass(frozen=True)
@@ -108,21 +45,112 @@ class Worker:
         """Return the worker that a launcher assigned to this process; without a launcher, the only worker.
 
         Reads ``TF_CONFIG``, where the chief is the first worker and an evaluator the only one, and the
-        variables of Horovod, Open MPI, MPICH, Intel MPI, torchrun, and, if none of these is set, Slurm.
+        variables of Horovod, Open MPI, MPICH, Intel MPI, torchrun, and, if none of these is set, of a job step
+        of Slurm.
 
         Raises:
-            OptionsError: variables contradict each other, one of a pair is missing, one cannot be parsed, or
-                ``TF_CONFIG`` describes parameter servers, for which there is ``distribute``.
+            OptionsError: variables contradict each other, cannot be parsed, or describe parameter servers.
         """
-        found = {TF_CONFIG: task} if (task := cluster_task(os.environ)) is not None else {}
-        for launcher in _LAUNCHERS:
-            found |= _launched(launcher, os.environ)
-        if not found:
-            found = _launched(_SLURM, os.environ)
-        if len(set(found.values())) > 1:
-            listed = ", ".join(f"{name}: {index} of {count}" for name, (index, count) in found.items())
-            raise OptionsError("environment-contradicts", listed=listed, remedy=_REMEDY)
-        return cls(*next(iter(found.values()), (0, 1)))
+        assigned = _assigned()
+        if len(set(assigned.values())) > 1:
+            named = ", ".join(f"{name}: {index} of {count}" for name, (index, count) in assigned.items())
+            raise OptionsError(
+                f"contradictory variables of launchers ({named}); correct or unset them, or pass "
+                "loader.Worker(index, count) instead"
+            )
+        return cls(*next(iter(assigned.values()), (0, 1)))
+
+
+def usual_worker() -> Worker:
+    """Return the rank of this process in an initialized group of PyTorch or JAX, else the only worker."""
+    group = sys.modules.get("torch.distributed")
+    if group is not None and group.is_available() and group.is_initialized():
+        return Worker(group.get_rank(), group.get_world_size())
+    jax = sys.modules.get("jax")
+    # absent in old releases; without it, asking JAX would start its devices
+    is_initialized = getattr(getattr(jax, "distributed", None), "is_initialized", None)
+    if jax is not None and is_initialized is not None and is_initialized():
+        return Worker(jax.process_index(), jax.process_count())
+    return Worker()
+
+
+def other_workers() -> str | None:
+    """Return which variables say that this process is one of several, and of how many; None if none does."""
+    try:
+        assigned = _assigned()
+    except OptionsError:
+        # of parameter servers, whose coordinator may read for itself, or not for us
+        return None
+    return next((f"{name} names {count} workers" for name, (_, count) in assigned.items() if count > 1), None)
+
+
+def reads_all(surroundings: str, function: str) -> str:
+    """Return the warning that each of several workers would read the whole split."""
+    return (
+        f"{surroundings}, but {function}() without worker= reads the whole split in each of them, so all would "
+        "train on the same examples: use loader.distribute(strategy, ...), or pass "
+        "worker=loader.Worker.from_environment(), or worker=loader.Worker() if this is intended"
+    )
+
+
+def log_part(label: str, worker: Worker, num_steps: int) -> None:
+    """Log which part of a split this process reads."""
+    _LOG.info("%s: part %d of %d, %d steps an epoch", label, worker.index, worker.count, num_steps)
+
+
+def _assigned() -> dict[str, tuple[int, int]]:
+    """Return index and count of this process by the variables that state them."""
+    cluster = _cluster_task(os.environ.get("TF_CONFIG", "").strip())
+    found = {} if cluster is None else {"TF_CONFIG": cluster}
+    for rank, size in (*_LAUNCHERS, _SLURM):
+        given = os.environ.get(rank), os.environ.get(size)
+        if None in given or (rank == _SLURM[0] and found):
+            continue
+        try:
+            index, count = map(int, given)  # type: ignore[arg-type]
+        except ValueError:
+            index, count = -1, 0
+        found[f"{rank} and {size}"] = _checked(f"{rank}={given[0]} and {size}={given[1]}", index, count)
+    return found
+
+
+def _cluster_task(text: str) -> tuple[int, int] | None:
+    """Return index and count of this process in a ``TF_CONFIG``; None if it does not describe a cluster.
+
+    The chief is the first worker, as it is for ``MultiWorkerMirroredStrategy``. An evaluator reads for
+    itself: ``(0, 1)``.
+    """
+    try:
+        config = json.loads(text or "{}")
+        cluster = {str(kind): len(hosts) for kind, hosts in dict(config.get("cluster") or {}).items()}
+        task = dict(config.get("task") or {})
+        kind, index = task.get("type"), int(task.get("index", -1))
+    except (ValueError, TypeError, AttributeError):
+        raise OptionsError(
+            f"TF_CONFIG={text!r} must be a JSON object with a cluster and a task in it"
+        ) from None
+    if not cluster and not task:
+        return None
+    if "ps" in cluster or kind == "ps":
+        raise OptionsError(
+            "TF_CONFIG names parameter servers, whose coordinator reads for all workers: it needs no worker="
+        )
+    if cluster and kind == "evaluator":
+        return 0, 1
+    chiefs = cluster.get("chief", 0) + cluster.get("master", 0)
+    known = {"chief": 0, "master": 0, "worker": chiefs}
+    if kind not in known or not 0 <= index < cluster.get(kind, 0):
+        raise OptionsError(f"TF_CONFIG={text!r} must be a JSON object with a cluster and a task in it")
+    return known[kind] + index, chiefs + cluster.get("worker", 0)
+
+
+def _checked(variables: str, index: int, count: int) -> tuple[int, int]:
+    if not 0 <= index < count:
+        raise OptionsError(
+            f"{variables} must be integers from 0 and above it; correct or unset them, or pass "
+            "loader.Worker(index, count) instead"
+        )
+    return index, count
 
 
 def num_cpus() -> int:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tfshards.loader.options.order_options import Remainder
+from tfshards.loader.options.load_options import Remainder
 from tfshards.loader.options.selection import Shuffle
 from tfshards.loader.options.worker import Worker
 from tfshards.schemas import OptionsError

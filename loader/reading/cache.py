@@ -1,6 +1,6 @@
 """``cache=``: the shards of a split on a local disk, read instead of the dataset's files.
 
-    disk:PATH            verified copies of all shards, unpacked if they are compressed, made before the first step
+    disk:PATH            verified and unpacked copies of all shards, made before the first step
     disk:PATH, 200GiB    the records that are read first, until they have that many bytes
 
 The stored records are copied, so that order and augmentation do not change.
@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from tfshards.loader.reading.frames import REMEDY, Frames, Place
 from tfshards.loader.reading.source import OpenSplit
@@ -166,7 +167,7 @@ def _identity(path: Path) -> list[int] | None:
 def _verified_blocks(
     path: AnyPath, shard: Shard, compression: str, count: Callable[[int], None]
 ) -> Iterator[bytes]:
-    """Yield the uncompressed bytes of a shard's file, and raise at the end unless they are those of the manifest."""
+    """Yield the uncompressed bytes of a shard, and raise at the end unless they are the manifest's."""
     digest = hashlib.sha256()
     try:
         with open_regular(path, buffering=0) as file:
@@ -236,9 +237,9 @@ class FirstRecords:
         self._lengths = frames.places(np.arange(len(frames))).lengths
         self._most_bytes, self._lock = most_bytes, threading.Lock()
 
-    def has(self, numbers: Ints) -> Ints:
-        """Return which records are in the cache, and state the lengths that they must have: bool, a vector."""
-        found = self._is_kept[numbers] > 0
+    def has(self, numbers: Ints) -> npt.NDArray[np.bool_]:
+        """Return which records are in the cache, with headers that state their lengths: a bool vector."""
+        found: npt.NDArray[np.bool_] = self._is_kept[numbers] > 0
         found[found] = self.frames.states_lengths(numbers[found])
         return found
 

@@ -3,8 +3,8 @@
     shard   | header 12 | data | footer 4 | header 12 | data | footer 4 | ...
             ^ offset of a record          ^ offset of the next, which ends it
 
-A header holds the length of the data and its checksum, a footer the checksum of the data. A record is sound if
-both checksums are right and the length is that of the index.
+A header holds the length of the data and its checksum, a footer the checksum of the data. A record is sound
+if both checksums are right and the length is that of the index.
 """
 
 from __future__ import annotations

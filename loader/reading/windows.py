@@ -90,7 +90,7 @@ class _MemoryFile:
             self._file = os.fdopen(os.memfd_create("tfshards"), "wb", buffering=0)
             self.path = f"/proc/self/fd/{self._file.fileno()}"
         else:
-            self._file = tempfile.NamedTemporaryFile(prefix="tfshards-", buffering=0)
+            self._file = tempfile.NamedTemporaryFile(prefix="tfshards-", buffering=0)  # noqa: SIM115
             self.path = self._file.name
         view = memoryview(data)
         while view:

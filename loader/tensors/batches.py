@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
-from tfshards.loader.examples.boxes import moved_boxes
+from tfshards.loader.examples.boxes import moved_points
 from tfshards.loader.examples.content import Content, pixels_shape, without_elements
-from tfshards.loader.examples.keypoints import moved_keypoints
 from tfshards.loader.graph.raw_ops import without_autograph
 from tfshards.loader.graph.stages import call_method, mapped, unbatched
 from tfshards.loader.options.load_options import WEIGHT
@@ -226,24 +225,18 @@ def _decode_images(
     content: Content, values: Mapping[str, tf.Tensor], extra: Mapping[str, tf.Tensor]
 ) -> dict[str, tf.Tensor]:
     """Return the values of one example with its images decoded, and its boxes moved with them."""
-    decoded, boxes, keypoints = dict(values), content.boxes, content.keypoints
+    decoded = dict(values)
     for feature in content.features:
-        image = content.images.get(feature.name)
-        if image is not None:
-            encoded, raw_shape = decoded[feature.name], feature.shape if feature.pixels else None
-            if feature.name in [each.image for each in (boxes, keypoints) if each is not None]:
-                pixels, region = decode_with_region(encoded, image, extra, feature.dtype, raw_shape)
-                # before boxes are removed, and with them their keypoints
-                if keypoints is not None and keypoints.image == feature.name:
-                    points = decoded[keypoints.feature]
-                    decoded[keypoints.feature] = moved_keypoints(
-                        GRAPH, points, keypoints, image, region, extra
-                    )
-                if boxes is not None and boxes.image == feature.name:
-                    decoded |= moved_boxes(GRAPH, decoded, boxes, image, region, extra)
-            else:
-                pixels = decode_image(encoded, image, extra, feature.dtype, raw_shape)
-            if image.size is None:
-                pixels = tf.ensure_shape(pixels, pixels_shape(feature, image))
-            decoded[feature.name] = pixels
+        image, name = content.images.get(feature.name), feature.name
+        if image is None:
+            continue
+        encoded, raw_shape = decoded[name], feature.shape if feature.pixels else None
+        if any(each.image == name for each in content.points):
+            pixels, region = decode_with_region(encoded, image, extra, feature.dtype, raw_shape)
+            decoded = moved_points(GRAPH, decoded, content.points, name, image, region, extra)
+        else:
+            pixels = decode_image(encoded, image, extra, feature.dtype, raw_shape)
+        decoded[name] = (
+            tf.ensure_shape(pixels, pixels_shape(feature, image)) if image.size is None else pixels
+        )
     return decoded

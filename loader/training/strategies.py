@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 
 import tensorflow as tf
 
 from tfshards.loader.options.load_options import LoadOptions
-from tfshards.loader.options.worker import TF_CONFIG, cluster_task
+from tfshards.loader.options.worker import other_workers, reads_all
 from tfshards.loader.order.plan import choose_population
 from tfshards.loader.reading.source import open_source
-from tfshards.schemas import OptionsError
 
 
 def has_several_hosts(strategy: tf.distribute.Strategy) -> bool:
@@ -32,25 +30,13 @@ def warn_of_strategy(options: LoadOptions) -> None:
 
 
 def _of_hosts() -> str:
-    strategy, count, where = tf.distribute.get_strategy(), 1, ""
+    strategy, where = tf.distribute.get_strategy(), other_workers()
     if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         cluster = strategy.cluster_resolver.cluster_spec().as_dict()
         count = sum(len(cluster.get(kind, ())) for kind in ("chief", "master", "worker"))
-        where = f"this is the scope of a MultiWorkerMirroredStrategy of {count} workers"
-    if count < 2:
-        try:
-            _, count = cluster_task(os.environ) or (0, 1)
-        except OptionsError:
-            # it describes parameter servers, whose coordinator may read for itself, or is not TensorFlow's
-            return ""
-        where = f"{TF_CONFIG} names {count} workers"
-    if count < 2:
-        return ""
-    return (
-        f"{where}, but load() without worker= reads the whole split in each of them, so all would train on "
-        "the same examples: use loader.distribute(strategy, ...), or pass "
-        "worker=loader.Worker.from_environment(), or worker=loader.Worker() if this is intended"
-    )
+        if count > 1:
+            where = f"this is the scope of a MultiWorkerMirroredStrategy of {count} workers"
+    return "" if where is None else reads_all(where, "load")
 
 
 def _of_replicas(options: LoadOptions) -> str:
