@@ -134,7 +134,7 @@ class Columns:
             for feature in self._features:
                 start, end = layout.spans[feature.name]
                 try:
-                    if feature.wire == "bytes" and feature.kind != "raw":
+                    if feature.holds_strings:
                         found[feature.name][rows] = self._from_texts(feature, _texts(fields[:, start:end]))
                     else:
                         found[feature.name][rows] = self._from_block(feature, fields[:, start:end])
@@ -190,7 +190,7 @@ class Columns:
 
     def _from_block(self, feature: Feature, block: Octets) -> npt.NDArray[Any]:
         """Return the values of a feature in bytes of one layout, shape ``(n, num_bytes)``."""
-        if feature.kind == "raw":
+        if feature.is_raw:
             if block.shape[1] != feature.num_bytes:
                 raise _wrong_count(feature, block.shape[1])
             values: npt.NDArray[Any] = np.ascontiguousarray(block).view(_little(self._dtypes[feature.name]))
@@ -200,7 +200,7 @@ class Columns:
             values = _integers(block)
         if feature.is_ragged:
             return objects([self._shaped(feature, row) for row in values])
-        if feature.kind != "raw" and values.shape[1] != feature.num_elements:
+        if not feature.is_raw and values.shape[1] != feature.num_elements:
             raise _wrong_count(feature, values.shape[1])
         return values.reshape(len(block), *cast("tuple[int, ...]", feature.shape))
 
@@ -224,7 +224,7 @@ class Columns:
             what = f"is a list of {wire}" if wire else "is missing"
             raise ValueError(f"the feature {feature.name!r} {what}")
         dtype = self._dtypes[name]
-        if feature.kind == "raw" and len(values) == 1:
+        if feature.is_raw and len(values) == 1:
             if len(values[0]) != feature.num_bytes:
                 raise _wrong_count(feature, len(values[0]))
             return np.frombuffer(values[0], _little(dtype)).reshape(cast("tuple[int, ...]", feature.shape))
@@ -263,12 +263,12 @@ def _count_of(feature: Feature) -> int | None:
     """Return the number of elements in the list of a feature; None if it varies."""
     if feature.is_ragged:
         return None
-    return 1 if feature.kind == "raw" else feature.num_elements
+    return 1 if feature.is_raw else feature.num_elements
 
 
 def _is_text(feature: Feature) -> bool:
     """Return whether a value is one byte string, or one encoded image."""
-    return feature.wire == "bytes" and feature.kind != "raw" and (feature.is_encoded or feature.shape == ())
+    return feature.holds_strings and (feature.is_encoded or feature.shape == ())
 
 
 def _is_number(feature: Feature) -> bool:
@@ -278,7 +278,7 @@ def _is_number(feature: Feature) -> bool:
 
 def numpy_dtype(feature: Feature) -> np.dtype[Any]:
     """Return the dtype of a column of a feature: objects if its values are bytes, or differ in shape."""
-    if feature.wire == "bytes" and feature.kind != "raw":
+    if feature.holds_strings:
         return np.dtype(object)
     return np.dtype(object) if feature.is_ragged else scalar_dtype(feature)
 
@@ -334,5 +334,5 @@ def _texts(block: Octets) -> list[bytes]:
 
 
 def _wrong_count(feature: Feature, count: int) -> ValueError:
-    what = f"{feature.num_bytes} bytes" if feature.kind == "raw" else f"the shape {feature.shape}"
+    what = f"{feature.num_bytes} bytes" if feature.is_raw else f"the shape {feature.shape}"
     return ValueError(f"the feature {feature.name!r} has {count} values, which do not make {what}")

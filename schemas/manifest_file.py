@@ -29,7 +29,7 @@ def read_manifest(dataset: str | os.PathLike[str] | AnyPath) -> Manifest:
     Raises:
         OptionsError: it is a URL of a store that is not supported.
         InputError: the manifest is missing or cannot be read.
-        FormatError: the manifest violates the format; the error holds every problem with its location.
+        FormatError: the manifest violates the format; the error holds the first fault with its place.
     """
     root = any_path(dataset)
     try:

@@ -135,7 +135,7 @@ def _class_order(counts: Mapping[str, Mapping[str, int]], schema: Schema | None)
 
 def _uncounted(schema: Schema | None, *, all_classes: bool) -> str:
     """Return a line about classes of which each example has several, or about their absence."""
-    many = [feature.name for feature in schema.features if feature.kind == "label"] if schema else []
+    many = [feature.name for feature in schema.features if feature.is_label] if schema else []
     if not many or schema is None:
         return "no labels"
     names = [escaped(name) if all_classes else _cut(escaped(name)) for name in schema.class_names]

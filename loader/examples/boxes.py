@@ -39,7 +39,7 @@ def checked_boxes(
             raise OptionsError("boxes-not-delivered", name=name, known=listed)
     feature, stored = by_name[boxes.feature], known.get(boxes.feature)
     is_one = feature.shape == (4,)
-    has_boxes = feature.kind in ("int", "float") and (is_one or feature.shape == (None, 4))
+    has_boxes = feature.holds_numbers and (is_one or feature.shape == (None, 4))
     if not has_boxes or (stored and not stored.are_boxes):
         raise OptionsError("boxes-feature", feature=feature.name, kind=feature.kind, shape=feature.shape)
     for name in boxes.along:
@@ -67,7 +67,7 @@ def checked_boxes(
 
 def image_of(given: str | None, features: Sequence[Feature], images: Mapping[str, Image]) -> str:
     """Return the decoded image that is given, or the only one."""
-    ones = [feature for feature in features if feature.kind == "image"]
+    ones = [feature for feature in features if feature.is_image]
     found = [feature.name for feature in ones if feature.name in images]
     image = found[0] if given is None and len(found) == 1 else given
     if image is None or image not in found:

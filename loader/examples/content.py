@@ -63,7 +63,7 @@ def decoded_images(
             value,
             channels=value.channels or encoded[name].shape[-1] or 3,
             dtype=value.dtype or encoded[name].dtype,
-            method=value.method or ("nearest" if encoded[name].kind == "mask" else "bilinear"),
+            method=value.method or ("nearest" if encoded[name].is_mask else "bilinear"),
         )
         for name, value in chosen.items()
     }
@@ -91,17 +91,15 @@ def _with_aligned_masks(
 
     If images differ in these, masks keep their own.
     """
-    cuts = {
-        _aligned(Image(value.size), value) for name, value in given.items() if encoded[name].kind == "image"
-    }
+    cuts = {_aligned(Image(value.size), value) for name, value in given.items() if encoded[name].is_image}
     if len(cuts) != 1:
         return dict(given)
     cut = cuts.pop()
     chosen = {}
     for name, value in given.items():
-        if encoded[name].kind == "mask" and is_for_all:
+        if encoded[name].is_mask and is_for_all:
             value = cut
-        elif encoded[name].kind == "mask" and value.crop is None and value.flip is None:
+        elif encoded[name].is_mask and value.crop is None and value.flip is None:
             value = _aligned(replace(value, size=value.size or cut.size), cut)
             _check_same_box(name, value, cut)
         chosen[name] = value
@@ -131,7 +129,7 @@ def _check_fits(feature: Feature, image: Image) -> None:
     channels = feature.shape[-1]
     if feature.pixels and image.channels not in (None, channels) and (channels, image.channels) != (1, 3):
         raise OptionsError("image-array-channels", name=name, channels=image.channels, stored=channels)
-    if feature.kind == "image":
+    if feature.is_image:
         if image.dtype not in (None, stored, *FLOAT_DTYPES):
             allowed = ", ".join((stored, *FLOAT_DTYPES))
             raise OptionsError(

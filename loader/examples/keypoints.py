@@ -38,7 +38,7 @@ def checked_keypoints(
     if order is None:
         raise OptionsError("keypoints-format-unknown", feature=feature.name)
     last = feature.shape[-1] if feature.shape else None
-    has_points = feature.kind in ("int", "float") and len(feature.shape) == 2 and bool(last)
+    has_points = feature.holds_numbers and len(feature.shape) == 2 and bool(last)
     if not has_points or (stored and stored.are_boxes) or (last or 0) % len(order):
         raise OptionsError("keypoints-feature", feature=feature.name, kind=feature.kind, shape=feature.shape)
     if stored:

@@ -97,7 +97,7 @@ def _weight_feature(manifest: Manifest, name: str) -> Feature:
         raise OptionsError("weights-unknown", name=name, names=schema.names)
     feature = schema[name]
     is_number = any(word in feature.dtype for word in ("int", "float"))
-    if feature.kind in ("image", "label") or feature.shape != () or not is_number:
+    if feature.is_label or feature.shape != () or not is_number:
         raise OptionsError(
             "weights-feature", name=name, kind=feature.kind, shape=feature.shape, dtype=feature.dtype
         )

@@ -89,7 +89,7 @@ def parse_examples(records: tf.Tensor, features: Sequence[Feature]) -> dict[str,
 
 
 def _wire_spec(feature: Feature) -> tf.io.FixedLenFeature | tf.io.RaggedFeature:
-    if feature.is_encoded or feature.kind == "raw":
+    if feature.is_encoded or feature.is_raw:
         return tf.io.FixedLenFeature([], tf.string)
     wire_dtype = {"bytes": tf.string, "int64": tf.int64, "float": tf.float32}[feature.wire]
     if feature.is_ragged:
@@ -99,9 +99,9 @@ def _wire_spec(feature: Feature) -> tf.io.FixedLenFeature | tf.io.RaggedFeature:
 
 
 def _decode(value: tf.Tensor, feature: Feature) -> tf.Tensor:
-    if feature.wire == "bytes" and feature.kind != "raw":
+    if feature.holds_strings:
         return value
-    if feature.kind != "raw":
+    if not feature.is_raw:
         return _in_rows(tf.cast(value, feature.dtype), feature)
     elements = tf.io.decode_raw(value, _DECODED_AS.get(feature.dtype, feature.dtype), little_endian=True)
     if feature.dtype in _DECODED_AS:

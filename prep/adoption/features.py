@@ -130,16 +130,16 @@ def infer(
         try:
             feature = _feature(name, seen, name == labeled)
             features.append(feature)
-            if name == label and feature.kind != "label":
+            if name == label and not feature.is_label:
                 where = _where(seen, lambda kind: kind.number > 0)
                 raise ValueError(f"was given as label=, but {where} holds no integers")
             if name == labeled and feature.shape == () and class_names is not None:
                 _check_labels(np.array(seen.labels), len(class_names))
-            if name == "key" and feature.kind == "bytes" and feature.shape == ():
+            if name == "key" and feature.is_text and feature.shape == ():
                 _check_keys(seen.keys)
         except ValueError as error:
             problems.append(Problem(f"feature {name!r}", str(error)))
-    if class_names is not None and not any(feature.kind == "label" for feature in features):
+    if class_names is not None and not any(feature.is_label for feature in features):
         problems.append(Problem("class_names=", "no feature is a label; name it with label="))
     if problems:
         raise InputError("adopt-faults", *(f"  {problem}" for problem in problems), _ELSE, folder=folder)

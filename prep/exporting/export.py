@@ -130,10 +130,10 @@ def export(
     root, folder = any_path(dataset), local_path(directory)
     manifest = read_manifest(root)
     features = selected(manifest.schema, select)
-    has_labels = any(feature.kind == "label" for feature in features)
+    has_labels = any(feature.is_label for feature in features)
     schema = Schema(features, manifest.schema.class_names if has_labels else ())
     check_strings("as_bytes", as_bytes)
-    texts = [feature.name for feature in features if feature.kind == "bytes"]
+    texts = [feature.name for feature in features if feature.is_text]
     for name in as_bytes:
         if name not in texts:
             raise OptionsError("as-bytes-unknown", name=name, names=texts)

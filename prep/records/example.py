@@ -49,7 +49,7 @@ def canonical(example: ParsedExample, name: str) -> bytes:
 
 def is_single(feature: Feature) -> bool:
     """Return whether ``example_encoder`` takes one value of a feature rather than a list."""
-    return feature.shape == () or feature.is_encoded or feature.kind == "raw"
+    return feature.shape == () or feature.is_encoded or feature.is_raw
 
 
 def with_key_prefix(data: bytes, prefix: bytes) -> bytes:
@@ -119,9 +119,7 @@ def _header(feature: Feature) -> Callable[[int], bytes]:
 
 def _is_bytes_list(feature: Feature) -> bool:
     """Return whether the feature holds a list of byte strings rather than exactly one."""
-    return (
-        feature.wire == "bytes" and feature.kind != "raw" and feature.shape != () and not feature.is_encoded
-    )
+    return feature.holds_strings and feature.shape != () and not feature.is_encoded
 
 
 def _packer(feature: Feature) -> Callable[[Values], bytes] | None:

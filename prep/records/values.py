@@ -18,7 +18,7 @@ def compared_features(schema: Schema) -> list[Feature]:
     """Return the features whose values are the content: the images; without images, all but key and label."""
     images = [feature for feature in schema.features if feature.is_encoded]
     return images or [
-        feature for feature in schema.features if feature.name != "key" and feature.kind != "label"
+        feature for feature in schema.features if feature.name != "key" and not feature.is_label
     ]
 
 
@@ -85,7 +85,7 @@ def parse_record(data: bytes, manifest: Manifest) -> tuple[dict[str, Decoded], s
             )
     classes = len(manifest.schema.class_names)
     for feature in manifest.schema.features if classes else ():
-        labels = cast("list[int]", values[feature.name]) if feature.kind == "label" else []
+        labels = cast("list[int]", values[feature.name]) if feature.is_label else []
         # -1 means no class
         if unknown := [label for label in labels if not -1 <= label < classes]:
             return {}, f"the label {unknown[0]!r} is not one of the {classes} classes"
@@ -95,14 +95,14 @@ def parse_record(data: bytes, manifest: Manifest) -> tuple[dict[str, Decoded], s
 def _value_fault(feature: Feature, values: Decoded) -> str | None:
     wanted = {"bytes": bytes, "int64": int, "float": float}[feature.wire]
     # a ragged list may have any length
-    count = 1 if feature.kind == "raw" else len(values) if feature.is_ragged else feature.num_elements
+    count = 1 if feature.is_raw else len(values) if feature.is_ragged else feature.num_elements
     if len(values) != count:
         return f"has {len(values)} values instead of {count}"
     if feature.is_ragged and len(values) % feature.row_elements:
         return f"has {len(values)} values, which are not rows of {feature.row_elements}"
     if values and not isinstance(values[0], wanted):
         return f"is a list of {type(values[0]).__name__} instead of {wanted.__name__}"
-    if feature.kind == "raw":
+    if feature.is_raw:
         length = len(cast("list[bytes]", values)[0])
         return None if length == feature.num_bytes else f"has {length} bytes instead of {feature.num_bytes}"
     if feature.wire == "int64" and feature.dtype in _RANGES:

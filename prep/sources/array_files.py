@@ -332,7 +332,7 @@ class MappedArrays:
     def values(self, feature: Feature, files: Sequence[ArrayFile], numbers: IntArray) -> Sequence[Values]:
         """Return the values of rows in files of arrays, as the encoder takes them."""
         rows = self._rows(files[0], numbers) if len(files) == 1 else self._joined_rows(files, numbers)
-        if feature.kind == "raw":
+        if feature.is_raw:
             data = rows.astype(rows.dtype.newbyteorder("<"), copy=False).tobytes()
             step = feature.num_bytes
             return [data[row * step : (row + 1) * step] for row in range(len(rows))]

@@ -173,7 +173,7 @@ def stage_elements(
     if twice:
         names = listed([repr(to_text(key)) for key in twice], _SHOWN)
         raise InputError(f"several examples have the same key: {names} || give each example its own key")
-    label, class_names = form.first("label"), elements.class_names
+    label, class_names = form.label, elements.class_names
     found = label_column(label, table["label"], class_names) if label else None
     by = "a regular expression with one (group)"
     rows = Rows(
