@@ -19,8 +19,8 @@ from tfshards.loader.resources.cache import copied_shards, identities
 from tfshards.loader.stored.frames import Frames, read_values
 from tfshards.schemas import InputError, OptionsError, Schema, read_manifest
 from tfshards.schemas.columns import Columns
+from tfshards.schemas.errors import check_path
 from tfshards.schemas.keys import KeyTable, each_shard
-from tfshards.schemas.option import check_path
 from tfshards.schemas.storage import any_path
 
 Example: TypeAlias = "dict[str, Any]"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from tfshards.schemas.compression import Compression
-from tfshards.schemas.errors import FormatError, Problem, one_line
+from tfshards.schemas.errors import FormatError, Problem, one_line, size
 from tfshards.schemas.json_reader import (
     Json,
     JsonRecord,
@@ -24,7 +24,6 @@ from tfshards.schemas.json_reader import (
     shown,
     take,
 )
-from tfshards.schemas.made import Made
 from tfshards.schemas.names import (
     ID_DIGITS,
     ID_PATTERN,
@@ -36,12 +35,10 @@ from tfshards.schemas.names import (
     view_path_fault,
 )
 from tfshards.schemas.schema import Schema, repeated
-from tfshards.schemas.sizes import size
 from tfshards.schemas.split import Shard, Split, Totals, digest_fault
 from tfshards.schemas.summary import (
     SHOWN_CLASSES,
     class_lines,
-    remedies,
     role_lines,
     schema_lines,
     span,
@@ -98,11 +95,6 @@ class Manifest(JsonRecord):
     def __repr__(self) -> str:
         """Return the text that ``tfshards info`` prints."""
         return manifest_text(self)
-
-    @property
-    def made(self) -> Made:
-        """How the dataset was made, from ``options``."""
-        return Made(self.options)
 
     @property
     def shards(self) -> tuple[Shard, ...]:
@@ -275,9 +267,5 @@ def _totals_lines(manifest: Manifest) -> list[str]:
         lines += [f"  {outcome}: {count:,} {one_line(reason)}" for reason, count in reasons.items()]
     if manifest.rejects_digest:
         lines.append(f"  {manifest.rejects_path} lists the rejected inputs")
-    remedy_of = remedies()
-    for name, count in totals.conversions.items():
-        remedy = f" ({remedy_of[name]})" if name in remedy_of else ""
-        # the count last, since names such as "16 bits to 8" start with a number
-        lines.append(f"  accepted: {one_line(name)}: {count:,}{remedy}")
-    return lines
+    # the count last, since names such as "16 bits to 8" start with a number
+    return lines + [f"  accepted: {one_line(name)}: {count:,}" for name, count in totals.conversions.items()]

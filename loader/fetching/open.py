@@ -18,7 +18,7 @@ from tfshards.loader.records.shards import Shards
 from tfshards.loader.records.streams import STREAMS_OPEN
 from tfshards.loader.resources.cache import cache_base, split_folder
 from tfshards.schemas import InputError, OptionsError, Shard
-from tfshards.schemas.sizes import size
+from tfshards.schemas.errors import size
 from tfshards.schemas.storage import RemotePath
 
 _BLOCKS = "blocks"

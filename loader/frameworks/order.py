@@ -14,7 +14,7 @@ from tfshards.loader.options.validation import check_choice
 from tfshards.loader.options.worker import Worker
 from tfshards.loader.order.steps import PADDING
 from tfshards.schemas import OptionsError
-from tfshards.schemas.option import check_path
+from tfshards.schemas.errors import check_path
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias, get_args
 
 from tfshards.loader.options.validation import check_choice, check_flag, is_integer
 from tfshards.schemas import OptionsError
-from tfshards.schemas.option import check_strings
+from tfshards.schemas.errors import check_strings
 
 BoxFormat: TypeAlias = Literal["xywh", "xyxy", "cxcywh", "yxyx"]
 

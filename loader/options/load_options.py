@@ -34,8 +34,7 @@ from tfshards.loader.options.validation import (
 )
 from tfshards.loader.options.worker import Worker
 from tfshards.schemas import OptionsError
-from tfshards.schemas.option import check_path
-from tfshards.schemas.sizes import parse_size
+from tfshards.schemas.errors import check_path, parse_size
 from tfshards.schemas.storage.any_path import local_path
 
 OnDamage: TypeAlias = Literal["raise", "skip"]

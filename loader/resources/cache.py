@@ -19,7 +19,7 @@ from pathlib import Path
 from tfshards.loader.order.source import OpenSplit
 from tfshards.loader.stored.frames import REMEDY
 from tfshards.schemas import FormatError, InputError, Problem, Shard
-from tfshards.schemas.sizes import size
+from tfshards.schemas.errors import size
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.locking import lock
 from tfshards.schemas.storage.untrusted import open_regular

@@ -17,7 +17,7 @@ from tfshards.loader.training.keras_hooks import Hooks
 from tfshards.loader.training.progress import Progress
 from tfshards.loader.training.strategies import has_several_hosts
 from tfshards.schemas import InputError, OptionsError
-from tfshards.schemas.option import check_path
+from tfshards.schemas.errors import check_path
 from tfshards.schemas.storage.verbs import sync
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from typing import TypeAlias, TypeVar
 
 import numpy as np
 
+from tfshards.prep.building.made import made_of
 from tfshards.prep.building.rejects import read_rejects
 from tfshards.prep.deriving.layout import OldShard, Runs
 from tfshards.prep.deriving.removed import Removed, read_removed, with_prefix
@@ -70,7 +71,7 @@ class Origin:
 
     def require_own(self) -> None:
         """Raise InputError if tfshards did not write the records, which are never changed."""
-        if self.manifest.made.source == "adopt":
+        if made_of(self.manifest).source == "adopt":
             raise InputError("edit-of-foreign-records", root=self.root)
 
     @property

@@ -37,11 +37,9 @@ from tfshards.prep.sources.staging_folder import remove_staged, staged_folder, s
 from tfshards.prep.views.files import LABELS_NAME, labels_text
 from tfshards.schemas import FormatError, InputError, Manifest, OptionsError, Schema, read_manifest
 from tfshards.schemas.coordinates import coordinates_of
-from tfshards.schemas.errors import counted
+from tfshards.schemas.errors import check_strings, counted, size
 from tfshards.schemas.json_reader import Json, as_json, load_json
 from tfshards.schemas.manifest_file import check_outside_datasets
-from tfshards.schemas.option import check_strings
-from tfshards.schemas.sizes import size
 from tfshards.schemas.storage import any_path
 from tfshards.schemas.storage.any_path import local_path
 from tfshards.schemas.storage.locking import LOCK_NAME, locked

@@ -8,8 +8,8 @@ from typing import cast
 
 from tfshards.prep.records.example import Values, example_encoder
 from tfshards.schemas import Feature, InputError, Manifest, OptionsError, Schema
+from tfshards.schemas.errors import check_strings
 from tfshards.schemas.example import Decoded, ParsedExample, decode_example
-from tfshards.schemas.option import check_strings
 
 DIGEST_BYTES = 16
 

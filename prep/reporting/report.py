@@ -17,8 +17,8 @@ from tfshards.prep.reporting.inputs import audited, finding_rows, findings, reje
 from tfshards.prep.reporting.options import ReportOptions
 from tfshards.prep.reporting.overview import class_counts, image_facts, overview
 from tfshards.schemas import InputError, OptionsError, read_manifest
+from tfshards.schemas.errors import size
 from tfshards.schemas.manifest_file import check_new_file
-from tfshards.schemas.sizes import size
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.verbs import put
 from tfshards.schemas.summary import escaped, span

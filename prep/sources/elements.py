@@ -16,6 +16,7 @@ from tfshards.prep.imaging.coordinates import Outside, Reference
 from tfshards.prep.imaging.options import MAX_BYTES, ImageOptions
 from tfshards.prep.imaging.pillow import Picture
 from tfshards.prep.imaging.pixels import encoded_picture, encoded_pixels
+from tfshards.prep.option import check_choices, option
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.classes import check_class_names
 from tfshards.prep.sources.features import kind_of
@@ -31,10 +32,9 @@ from tfshards.prep.sources.roles import (
 )
 from tfshards.schemas import Feature, InputError, OptionsError
 from tfshards.schemas.coordinates import Coordinates, coordinates_of
-from tfshards.schemas.errors import listed, one_line
+from tfshards.schemas.errors import check_instance, listed, one_line
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import name_fault
-from tfshards.schemas.option import check_choices, check_instance, option
 from tfshards.schemas.schema import COORDINATES
 from tfshards.schemas.storage.untrusted import open_regular
 

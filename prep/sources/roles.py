@@ -9,10 +9,10 @@ from difflib import get_close_matches
 from pathlib import PurePath
 
 from tfshards.prep.imaging.formats import SUFFIXES, is_encoded
+from tfshards.prep.option import option
 from tfshards.schemas import Feature, InputError, OptionsError
 from tfshards.schemas.coordinates import seems_boxes
 from tfshards.schemas.errors import listed, one_line
-from tfshards.schemas.option import option
 from tfshards.schemas.schema import BOX_ORDERS, COORDINATES, NORMALIZED
 
 ROLES = ("image", "mask", "label", "split", "key", "list", "value", "drop", *COORDINATES)

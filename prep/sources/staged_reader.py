@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from tfshards.prep.imaging.options import MAX_BYTES
+from tfshards.prep.imaging.reasons import Reason
 from tfshards.prep.records.example import Values, is_single
 from tfshards.prep.sources.array_files import ArrayFile, MappedArrays
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row, pieces_of
@@ -28,7 +29,6 @@ from tfshards.schemas import Schema
 from tfshards.schemas.example import Decoded, decode_example
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.reasons import Reason
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.any_path import on_disk
 

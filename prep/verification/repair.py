@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Mapping
 
+from tfshards.prep.building.made import made_of
 from tfshards.prep.progress.lines import Log, report_line, takes_log
 from tfshards.prep.records.frames import RecordError
 from tfshards.prep.records.shard_file import scan_shard
@@ -118,7 +119,7 @@ def _remedies(name: str, dataset: AnyPath, manifest: Manifest, left: Collection[
 
 def _command(name: str, written: Manifest | None) -> str:
     """Return what writes the damaged files of a build again, and makes it the dataset."""
-    verb = written.made.made_by if written else ""
+    verb = made_of(written).made_by if written else ""
     if verb in _EDITS:
         return (
             f"make the generation before it the dataset ('tfshards generations {name}' lists them, 'tfshards "

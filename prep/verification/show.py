@@ -19,10 +19,10 @@ from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.writing.build_folder import Reject
 from tfshards.schemas import Feature, FormatError, InputError, Manifest, Schema, keys, read_manifest
 from tfshards.schemas.companions import read_index
+from tfshards.schemas.errors import size
 from tfshards.schemas.example import Decoded
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.schema import UNCOMMON_DTYPES
-from tfshards.schemas.sizes import size
 from tfshards.schemas.split import rows_by_shard
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.summary import escaped

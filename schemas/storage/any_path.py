@@ -8,8 +8,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
-from tfshards.schemas.errors import OptionsError
-from tfshards.schemas.option import check_path
+from tfshards.schemas.errors import OptionsError, check_path
 from tfshards.schemas.storage.remote_path import AnyPath, RemotePath
 from tfshards.schemas.storage.stores import SCHEMES, require_obstore
 

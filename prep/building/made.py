@@ -6,7 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import cast
 
+from tfshards.schemas import Manifest
 from tfshards.schemas.json_reader import Json
+
+
+def made_of(manifest: Manifest) -> Made:
+    """Return how a dataset was made."""
+    return Made(manifest.options)
 
 
 @dataclass(frozen=True)
