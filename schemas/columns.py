@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple, TypeAlias, cast
 
@@ -11,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfshards.schemas.errors import OptionsError
-from tfshards.schemas.example import ParsedExample, single_lists, single_values
+from tfshards.schemas.example import ParsedExample
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.schema import Feature
 
@@ -163,23 +162,16 @@ class Columns:
 
     def _layout_of(self, record: bytes) -> _Layout | None:
         """Return the layout of a record; None if its values are in several places, or not of their type."""
-        try:
-            example = ParsedExample(record)
-            found = {name: example.spans(name) for name in example.names}
-        except ValueError:
-            return None
-        bits, spans = np.full(len(record), 0xFF, np.uint8), {}
+        found = single_lists(record)
         wires = {feature.name: feature.wire for feature in self._features}
-        for name, (wire, places) in found.items():
-            for start, end in places:
-                bits[start:end] = 0x80 if wire == "int64" and name in wires else 0
-            if len(places) == 1:
-                spans[name] = places[0]
-        for name, expected in wires.items():
-            if name not in spans or found[name][0] != expected:
-                return None
+        if found is None or any(name not in found or found[name][0] != wires[name] for name in wires):
+            return None
+        bits = np.full(len(record), 0xFF, np.uint8)
+        for name, (wire, start, end) in found.items():
+            bits[start:end] = 0x80 if wire == "int64" and name in wires else 0
         fixed = np.flatnonzero(bits)
         content = np.frombuffer(record, np.uint8)[fixed]
+        spans = {name: found[name][1:] for name in wires}
         return _Layout(fixed, bits[fixed], content & bits[fixed], spans)
 
     def _from_texts(self, feature: Feature, texts: Sequence[bytes]) -> npt.NDArray[Any]:
@@ -205,11 +197,10 @@ class Columns:
         return values.reshape(len(block), *cast("tuple[int, ...]", feature.shape))
 
     def _parse_one(self, record: bytes | memoryview, row: int, found: Values) -> None:
-        spans = single_lists(record)
         try:
-            typed = ParsedExample(bytes(record)).typed if spans is None else partial(_typed, record, spans)
+            example = ParsedExample(record)
             for feature in self._features:
-                found[feature.name][row] = self._value(feature, *typed(feature.name))
+                found[feature.name][row] = self._value(feature, *example.typed(feature.name))
         except ValueError as error:
             raise UnparsedError(row, str(error)) from None
 
@@ -246,12 +237,43 @@ class Columns:
         return values.reshape(-1, *cast("tuple[int, ...]", feature.shape[1:]))
 
 
-def _typed(
-    record: bytes | memoryview, spans: Mapping[str, tuple[str, int, int]], name: str
-) -> tuple[str, Sequence[Any]]:
-    """Return the wire type and the values of a feature, as ``ParsedExample.typed`` does."""
-    span = spans.get(name)
-    return (span[0], single_values(record, *span)) if span else ("", [])
+def single_lists(data: bytes) -> dict[str, tuple[str, int, int]] | None:
+    """Return the wire type of each feature, and the offsets of its one byte string or run of packed numbers.
+
+    This is the form in which examples are usually written; None if the bytes have another one, or are none.
+    """
+    found = {}
+    try:
+        at, end = _inside(data, 0, 0x0A, len(data))
+        while at < end:
+            name, entry = _inside(data, at, 0x0A, end)
+            name, name_end = _inside(data, name, 0x0A, entry)
+            feature, at = _inside(data, name_end, 0x12, entry)
+            tag = data[feature]
+            values, list_end = _inside(data, feature, tag, at)
+            start, stop = _inside(data, values, 0x0A, list_end)
+            if not stop == list_end == at == entry:
+                return None
+            found[data[name:name_end].decode()] = (_WIRE_OF_TAG[tag], start, stop)
+    except (IndexError, KeyError, ValueError):
+        return None
+    return found if end == len(data) else None
+
+
+# the tags of the lists of a feature: field number << 3 | 2, length-delimited
+_WIRE_OF_TAG = {0x0A: "bytes", 0x12: "float", 0x1A: "int64"}
+
+
+def _inside(data: bytes, at: int, tag: int, end: int) -> tuple[int, int]:
+    """Return the offsets of the value of a field with this tag, or raise ValueError."""
+    length, shift, value = 0, 0, at + 1
+    while data[value] > 127:
+        length |= (data[value] & 127) << shift
+        shift, value = shift + 7, value + 1
+    length |= data[value] << shift
+    if data[at] != tag or value + 1 + length > end:
+        raise ValueError(at)
+    return value + 1, value + 1 + length
 
 
 def in_equal_groups(order: IntArray, values: IntArray) -> list[IntArray]:

@@ -15,7 +15,7 @@ from tfshards.prep.imaging import formats, jpeg
 from tfshards.prep.progress.lines import report_warning
 from tfshards.prep.sources.classes import MAX_CLASSES
 from tfshards.schemas import Feature, InputError, Problem, Schema, pixel_files
-from tfshards.schemas.example import Decoded, ParsedExample, fields, single_lists, single_values
+from tfshards.schemas.example import Decoded, ParsedExample
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.keys import hash_array, hash_key
 from tfshards.schemas.storage import AnyPath
@@ -97,13 +97,9 @@ class Records:
 
 def _values_of(data: bytes) -> dict[str, tuple[str, Decoded]]:
     """Return the type of list, empty without one, and the elements of each feature; or raise ValueError."""
-    if spans := single_lists(data):
-        return {name: (span[0], single_values(data, *span)) for name, span in spans.items()}
     parsed = ParsedExample(data)
-    others = [tag >> 3 for tag, *_ in fields(data, 0, len(data)) if tag >> 3 != 1]
-    if others or not parsed.names:
-        what = f"has a field {others[0]}" if others else "has no features"
-        what = "is a tf.train.SequenceExample" if others[:1] == [2] else what
+    if parsed.is_sequence or not parsed.names:
+        what = "is a tf.train.SequenceExample" if parsed.is_sequence else "has no features"
         raise ValueError(f"{what}, but only tf.train.Example with features can be adopted: {_ELSE}")
     return {name: parsed.typed(name) for name in parsed.names}
 
