@@ -30,7 +30,7 @@ from tfshards.schemas.compression import CODECS
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.any_path import on_disk
-from tfshards.schemas.storage.listing import stamp_of
+from tfshards.schemas.storage.reader import stamp_of
 from tfshards.schemas.storage.untrusted import open_regular, size_of
 from tfshards.schemas.storage.verbs import require_space
 

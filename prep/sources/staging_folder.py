@@ -14,9 +14,9 @@ from contextlib import contextmanager, suppress
 
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import RECORD_NAME
-from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage import AnyPath, is_remote
 from tfshards.schemas.storage.untrusted import RECORD, read_whole
-from tfshards.schemas.storage.verbs import delete_tree, exists, make_folder, names_files_at_end, put, sync
+from tfshards.schemas.storage.verbs import delete_tree, exists, make_folder, put, sync
 
 _FORMAT = "tfshards build, version 1"
 _PREFIX = ".staged-"
@@ -74,7 +74,7 @@ def staged_folder(dataset: AnyPath) -> Iterator[AnyPath]:
 @contextmanager
 def unfinished_in(dataset: AnyPath) -> Iterator[AnyPath]:
     """Yield a folder for a file that is about to get its name in a dataset; stores need none."""
-    if not names_files_at_end(dataset):
+    if is_remote(dataset):
         yield dataset
         return
     with staged_folder(dataset) as folder:

@@ -13,7 +13,7 @@ from typing import BinaryIO, NamedTuple
 
 from tfshards.schemas.compression import CODECS
 from tfshards.schemas.storage.faults import too_short
-from tfshards.schemas.storage.listing import Status
+from tfshards.schemas.storage.reader import Status
 from tfshards.schemas.storage.remote_path import AnyPath, RemotePath
 
 _PART_BYTES = 1 << 26
