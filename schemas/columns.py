@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
@@ -20,7 +19,9 @@ Values: TypeAlias = "dict[str, npt.NDArray[Any]]"
 
 # Records of one length are read and parsed together if they are no fewer, and not longer, than this.
 FEWEST, LONGEST = 4, 1 << 15
-# Layouts of one length that are remembered.
+# Records are parsed without protobuf from this length on.
+_LONG = 1 << 13
+# Layouts that are looked for among records of one length.
 _MOST_LAYOUTS = 8
 
 
@@ -68,7 +69,7 @@ class _Layout(NamedTuple):
 
 
 class Columns:
-    """Parses records into columns, one for each feature; layouts that were seen are remembered."""
+    """Parses records into columns, one for each feature."""
 
     def __init__(self, features: Sequence[Feature]) -> None:
         self._features = features
@@ -78,7 +79,6 @@ class Columns:
         self._texts = {feature.name for feature in features if _is_text(feature)}
         # features of one number, of a dtype to which it need not be converted
         self._numbers = {each.name: each.wire for each in features if _is_number(each)}
-        self._layouts: dict[int, list[_Layout]] = {}
 
     def parse(self, blocks: Sequence[Block], count: int) -> Values:
         """Return the values of ``count`` records, in the order in which they were asked for, by feature.
@@ -122,43 +122,26 @@ class Columns:
     def _parse_together(self, block: Block, matrix: Octets, found: Values) -> npt.NDArray[np.int64]:
         """Parse records of one length, and return the indices of those whose layout is not shared."""
         left = np.arange(len(matrix))
-        known = self._layouts.setdefault(matrix.shape[1], [])
-        for layout in chain(tuple(known), self._new_layouts(block.records, matrix, known)):
+        for _ in range(_MOST_LAYOUTS):
+            layout = self._layout_of(bytes(block.records[int(left[0])])) if len(left) else None
+            if layout is None:
+                break
             fitting = layout.fits(matrix if len(left) == len(matrix) else matrix[left])
-            if not fitting.any():
-                continue
             chosen = left[fitting]
             rows = block.rows[chosen]
             fields = matrix if len(chosen) == len(matrix) else matrix[chosen]
-            for feature in self._features:
-                start, end = layout.spans[feature.name]
-                try:
+            try:
+                for feature in self._features:
+                    start, end = layout.spans[feature.name]
                     if feature.holds_strings:
                         found[feature.name][rows] = self._from_texts(feature, _texts(fields[:, start:end]))
                     else:
                         found[feature.name][rows] = self._from_block(feature, fields[:, start:end])
-                except ValueError:
-                    # one by one, to name the first record that does not fit the schema
-                    return left
-            left = left[~fitting]
-            if not len(left):
+            except ValueError:
+                # one by one, to name the first record that does not fit the schema
                 break
+            left = left[~fitting]
         return left
-
-    def _new_layouts(
-        self, records: Sequence[bytes | memoryview], matrix: Octets, known: list[_Layout]
-    ) -> Iterator[_Layout]:
-        """Yield the layouts of the first records that have none of the known ones, and remember some."""
-        left = np.ones(len(matrix), np.bool_)
-        for layout in known:
-            left &= ~layout.fits(matrix)
-        while len(known) < _MOST_LAYOUTS and left.any():
-            new = self._layout_of(bytes(records[int(np.argmax(left))]))
-            if new is None:
-                return
-            known.append(new)
-            left &= ~new.fits(matrix)
-            yield new
 
     def _layout_of(self, record: bytes) -> _Layout | None:
         """Return the layout of a record; None if its values are in several places, or not of their type."""
@@ -198,9 +181,13 @@ class Columns:
 
     def _parse_one(self, record: bytes | memoryview, row: int, found: Values) -> None:
         try:
-            example = ParsedExample(record)
+            values = _long_values(record) if len(record) > _LONG else None
+            if values is None:
+                example = ParsedExample(record)
+                values = {name: example.typed(name) for name in self._dtypes}
             for feature in self._features:
-                found[feature.name][row] = self._value(feature, *example.typed(feature.name))
+                typed = values.get(feature.name, ("", ()))
+                found[feature.name][row] = self._value(feature, *typed)
         except ValueError as error:
             raise UnparsedError(row, str(error)) from None
 
@@ -237,7 +224,28 @@ class Columns:
         return values.reshape(-1, *cast("tuple[int, ...]", feature.shape[1:]))
 
 
-def single_lists(data: bytes) -> dict[str, tuple[str, int, int]] | None:
+def _long_values(record: bytes | memoryview) -> Mapping[str, tuple[str, Sequence[Any]]] | None:
+    """Return wire type and values of each feature; None for what is left to protobuf, which copies twice.
+
+    That are records of another form than the usual one, and with other numbers than labels below 2^14.
+    """
+    spans = single_lists(record)
+    if spans is None:
+        return None
+    values: dict[str, tuple[str, Sequence[Any]]] = {}
+    for name, (wire, start, end) in spans.items():
+        if wire == "bytes":
+            values[name] = wire, [bytes(record[start:end])]
+        elif wire == "int64" and end - start == 1 and record[start] < 128:
+            values[name] = wire, [record[start]]
+        elif wire == "int64" and end - start == 2 and record[start] > 127 > record[start + 1]:
+            values[name] = wire, [record[start] & 127 | record[start + 1] << 7]
+        else:
+            return None
+    return values
+
+
+def single_lists(data: bytes | memoryview) -> dict[str, tuple[str, int, int]] | None:
     """Return the wire type of each feature, and the offsets of its one byte string or run of packed numbers.
 
     This is the form in which examples are usually written; None if the bytes have another one, or are none.
@@ -254,7 +262,7 @@ def single_lists(data: bytes) -> dict[str, tuple[str, int, int]] | None:
             start, stop = _inside(data, values, 0x0A, list_end)
             if not stop == list_end == at == entry:
                 return None
-            found[data[name:name_end].decode()] = (_WIRE_OF_TAG[tag], start, stop)
+            found[str(data[name:name_end], "utf-8")] = (_WIRE_OF_TAG[tag], start, stop)
     except (IndexError, KeyError, ValueError):
         return None
     return found if end == len(data) else None
@@ -264,13 +272,16 @@ def single_lists(data: bytes) -> dict[str, tuple[str, int, int]] | None:
 _WIRE_OF_TAG = {0x0A: "bytes", 0x12: "float", 0x1A: "int64"}
 
 
-def _inside(data: bytes, at: int, tag: int, end: int) -> tuple[int, int]:
+def _inside(data: bytes | memoryview, at: int, tag: int, end: int) -> tuple[int, int]:
     """Return the offsets of the value of a field with this tag, or raise ValueError."""
-    length, shift, value = 0, 0, at + 1
-    while data[value] > 127:
-        length |= (data[value] & 127) << shift
-        shift, value = shift + 7, value + 1
-    length |= data[value] << shift
+    value = at + 1
+    length = data[value]
+    if length > 127:
+        length, shift = length & 127, 7
+        while data[value := value + 1] > 127:
+            length |= (data[value] & 127) << shift
+            shift += 7
+        length |= data[value] << shift
     if data[at] != tag or value + 1 + length > end:
         raise ValueError(at)
     return value + 1, value + 1 + length

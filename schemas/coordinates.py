@@ -30,7 +30,6 @@ class Coordinates(NamedTuple):
 
 
 BOX_FORMATS = tuple(each for each in COORDINATES if Coordinates.parse(each).are_boxes)
-POINT_FORMATS = tuple(each for each in COORDINATES if each not in BOX_FORMATS)
 
 
 def coordinates_of(features: Iterable[Feature]) -> dict[str, Coordinates]:

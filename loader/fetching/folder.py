@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tfshards.schemas.storage.locking import lock
-from tfshards.schemas.storage.untrusted import RECORD, open_regular, read_whole
+from tfshards.schemas.storage.untrusted import LISTS, open_regular, read_whole
 
 _LOCK = ".lock"
 # In the folder of all splits; it grows when a pipeline begins or ends.
@@ -219,7 +219,7 @@ def _is_locked(folder: Path) -> bool:
 
 def _wanted_by(folder: Path) -> int:
     try:
-        return int(read_whole(folder / _LOCK, RECORD) or 0)
+        return int(read_whole(folder / _LOCK, LISTS) or 0)
     except (OSError, ValueError):
         return 0
 

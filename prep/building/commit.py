@@ -37,7 +37,7 @@ from tfshards.schemas.errors import counted
 from tfshards.schemas.manifest import parse_manifest
 from tfshards.schemas.names import MANIFEST_NAME
 from tfshards.schemas.storage import AnyPath, is_remote
-from tfshards.schemas.storage.untrusted import MANIFEST
+from tfshards.schemas.storage.untrusted import METADATA
 from tfshards.schemas.storage.verbs import put, replace_if, sync
 
 
@@ -263,7 +263,7 @@ def finish(target: BuildFolder, manifest: Manifest, draft: Draft, job: Job) -> M
 def check_readable(text: bytes, path: AnyPath) -> None:
     """Raise FormatError or InputError about the text of a manifest that could not be read again."""
     try:
-        MANIFEST.check(len(text), path)
+        METADATA.check(len(text), path)
     except OSError as error:
         raise InputError("unreadable", path=path, why=error.strerror) from None
     parse_manifest(text.decode("ascii"), str(path))

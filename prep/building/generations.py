@@ -12,12 +12,12 @@ from tfshards.prep.building.made import made_of
 from tfshards.prep.building.output import claimed, output_folder
 from tfshards.prep.building.state import inspect_output, plain_folder, plain_name
 from tfshards.prep.progress.lines import Log, report_line, takes_log, to_stderr
+from tfshards.prep.records.dataset_files import file_problems
 from tfshards.prep.sources.staging_folder import staged_folders
 from tfshards.prep.writing.build_folder import BuildFolder, build_folders
 from tfshards.schemas import FormatError, InputError, Manifest, read_manifest
 from tfshards.schemas.errors import listed
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.manifest_file import file_problems
 from tfshards.schemas.names import MANIFEST_NAME, RECORD_NAME, WORK_NAME
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.locking import locked

@@ -11,12 +11,13 @@ from tfshards.prep.imaging.options import VERSIONS
 from tfshards.prep.planning.plan import plan_id_of
 from tfshards.prep.progress.lines import Meter
 from tfshards.prep.progress.threads import Tick, in_threads
+from tfshards.prep.records.dataset_files import digest_problems, file_problems
 from tfshards.prep.sources.staging_folder import staged_folders
 from tfshards.prep.writing.build_folder import BuildFolder, build_folders, foreign
 from tfshards.schemas import FormatError, InputError, Manifest, Problem, Schema, TfshardsError, read_manifest
 from tfshards.schemas.errors import listed
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.manifest_file import digest_problems, file_problems, is_manifest
+from tfshards.schemas.manifest_file import is_manifest
 from tfshards.schemas.names import MANIFEST_NAME
 from tfshards.schemas.storage import AnyPath, RemoteStatus
 from tfshards.schemas.storage.locking import LOCK_NAME

@@ -32,6 +32,7 @@ from tfshards.prep.progress.lines import (
     takes_log,
     to_stderr,
 )
+from tfshards.prep.records.dataset_files import check_outside_datasets
 from tfshards.prep.records.values import selected
 from tfshards.prep.sources.staging_folder import remove_staged, staged_folder, staged_folders
 from tfshards.prep.views.files import LABELS_NAME, labels_text
@@ -39,11 +40,10 @@ from tfshards.schemas import FormatError, InputError, Manifest, OptionsError, Sc
 from tfshards.schemas.coordinates import coordinates_of
 from tfshards.schemas.errors import check_strings, counted, size
 from tfshards.schemas.json_reader import Json, as_json, load_json
-from tfshards.schemas.manifest_file import check_outside_datasets
 from tfshards.schemas.storage import any_path
 from tfshards.schemas.storage.any_path import local_path
 from tfshards.schemas.storage.locking import LOCK_NAME, locked
-from tfshards.schemas.storage.untrusted import RECORD, read_whole
+from tfshards.schemas.storage.untrusted import LISTS, read_whole
 from tfshards.schemas.storage.verbs import put, sync
 
 # in the order of the help
@@ -191,7 +191,7 @@ def _claim(chosen: Format) -> None:
             sync(directory)
     found: Json = None
     with suppress(ValueError):
-        found = load_json(read_whole(path, RECORD))
+        found = load_json(read_whole(path, LISTS))
     held = found if isinstance(found, dict) else {}
     if names := [name for name, value in record.items() if held.get(name) != value]:
         raise InputError("export-other", directory=directory, names=names)

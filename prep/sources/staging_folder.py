@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import RECORD_NAME
 from tfshards.schemas.storage import AnyPath, is_remote
-from tfshards.schemas.storage.untrusted import RECORD, read_whole
+from tfshards.schemas.storage.untrusted import LISTS, read_whole
 from tfshards.schemas.storage.verbs import delete_tree, exists, make_folder, put, sync
 
 _FORMAT = "tfshards build, version 1"
@@ -42,7 +42,7 @@ def _start(path: AnyPath, num_bytes: int) -> bytes | None:
     """Return the first bytes of a record, or None if there is none."""
     with suppress(OSError):
         if not path.parent.is_symlink():
-            return read_whole(path, RECORD)[:num_bytes]
+            return read_whole(path, LISTS)[:num_bytes]
     return None
 
 

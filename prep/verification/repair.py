@@ -19,7 +19,7 @@ from tfshards.schemas.digests import bytes_digest
 from tfshards.schemas.names import MANIFEST_NAME, RECORD_NAME
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.locking import locked
-from tfshards.schemas.storage.untrusted import MANIFEST, read_whole
+from tfshards.schemas.storage.untrusted import METADATA, read_whole
 from tfshards.schemas.storage.verbs import make_folder, put, sync
 
 # Verbs that write the next generation of a dataset from the last one.
@@ -80,7 +80,7 @@ def _rebuilt(folder: AnyPath, manifest: Manifest, damaged: Collection[str]) -> I
             yield from known(companions, shard.companion_digests)
     views = {f"{manifest.folder}/{name}": data for name, data in view_files(manifest).items()}
     yield from known(views, manifest.views)
-    copy = {f"{manifest.folder}/{MANIFEST_NAME}": read_whole(folder / MANIFEST_NAME, MANIFEST)}
+    copy = {f"{manifest.folder}/{MANIFEST_NAME}": read_whole(folder / MANIFEST_NAME, METADATA)}
     yield from known(copy, copy_digest(folder, manifest))
 
 

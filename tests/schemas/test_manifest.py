@@ -16,7 +16,7 @@ from tests.tables import mostly_nightly
 from tfshards import schemas
 from tfshards.prep.building.commit import check_readable
 from tfshards.schemas import Feature, FormatError, InputError, Manifest, Schema, Split, Totals, read_manifest
-from tfshards.schemas.storage.untrusted import MANIFEST
+from tfshards.schemas.storage.untrusted import METADATA
 
 GOLDEN = Path(__file__).parent / "golden" / "dataset.json"
 
@@ -448,5 +448,5 @@ def test_an_invalid_manifest_is_refused_before_it_is_written():
     for faulty in ({"totals": Totals(1, 1), "rejects_digest": ""}, {"options": {"x": float("nan")}}):
         with pytest.raises(ValueError, match=r"splits hold 23|JSON"):
             check_readable(dataclasses.replace(photos(), **faulty).to_text().encode(), path)
-    with pytest.raises(InputError, match=f"{path}: .* a manifest has at most"):
-        check_readable(bytes(MANIFEST.most_bytes + 1), path)
+    with pytest.raises(InputError, match=f"{path}: .* a manifest or a file of metadata has at most"):
+        check_readable(bytes(METADATA.most_bytes + 1), path)
