@@ -74,8 +74,7 @@ class Columns:
     def __init__(self, features: Sequence[Feature]) -> None:
         self._features = features
         self._dtypes = {feature.name: numpy_dtype(feature) for feature in features}
-        # looked up for each value: how many elements it has, None for any number, and features of one text
-        self._counts = {feature.name: _count_of(feature) for feature in features}
+        # looked up for each value: features of one text
         self._texts = {feature.name for feature in features if _is_text(feature)}
         # features of one number, of a dtype to which it need not be converted
         self._numbers = {each.name: each.wire for each in features if _is_number(each)}
@@ -167,7 +166,7 @@ class Columns:
         """Return the values of a feature in bytes of one layout, shape ``(n, num_bytes)``."""
         if feature.is_raw:
             if block.shape[1] != feature.num_bytes:
-                raise _wrong_count(feature, block.shape[1])
+                raise ValueError(feature.name)
             values: npt.NDArray[Any] = np.ascontiguousarray(block).view(_little(self._dtypes[feature.name]))
         elif feature.wire == "float":
             values = np.ascontiguousarray(block).view("<f4")
@@ -176,7 +175,7 @@ class Columns:
         if feature.is_ragged:
             return objects([self._shaped(feature, row) for row in values])
         if not feature.is_raw and values.shape[1] != feature.num_elements:
-            raise _wrong_count(feature, values.shape[1])
+            raise ValueError(feature.name)
         return values.reshape(len(block), *cast("tuple[int, ...]", feature.shape))
 
     def _parse_one(self, record: bytes | memoryview, row: int, found: Values) -> None:
@@ -193,21 +192,16 @@ class Columns:
 
     def _value(self, feature: Feature, wire: str, values: Sequence[Any]) -> object:
         """Return the value of a feature in one example."""
-        name, count = feature.name, self._counts[feature.name]
+        name = feature.name
         if name in self._texts and wire == "bytes" and len(values) == 1:
             return values[0]
         if len(values) == 1 and self._numbers.get(name) == wire:
             return values[0]
-        if wire != feature.wire and (wire or count is not None):
-            what = f"is a list of {wire}" if wire else "is missing"
-            raise ValueError(f"the feature {feature.name!r} {what}")
-        dtype = self._dtypes[name]
-        if feature.is_raw and len(values) == 1:
-            if len(values[0]) != feature.num_bytes:
-                raise _wrong_count(feature, len(values[0]))
-            return np.frombuffer(values[0], _little(dtype)).reshape(cast("tuple[int, ...]", feature.shape))
-        if count is not None and len(values) != count:
-            raise _wrong_count(feature, len(values))
+        if fault := feature.values_fault(wire, values):
+            raise ValueError(f"the feature {name!r} {fault}")
+        if feature.is_raw:
+            stored = np.frombuffer(values[0], _little(self._dtypes[name]))
+            return stored.reshape(cast("tuple[int, ...]", feature.shape))
         if feature.wire == "bytes":
             array = objects(values)
             return array if feature.is_ragged else array.reshape(feature.shape)
@@ -220,7 +214,7 @@ class Columns:
         if not feature.is_ragged:
             return values.reshape(cast("tuple[int, ...]", feature.shape))
         if len(values) % feature.row_elements:
-            raise _wrong_count(feature, len(values))
+            raise ValueError(feature.name)
         return values.reshape(-1, *cast("tuple[int, ...]", feature.shape[1:]))
 
 
@@ -292,13 +286,6 @@ def in_equal_groups(order: IntArray, values: IntArray) -> list[IntArray]:
     return np.split(order, np.flatnonzero(np.diff(values[order])) + 1)
 
 
-def _count_of(feature: Feature) -> int | None:
-    """Return the number of elements in the list of a feature; None if it varies."""
-    if feature.is_ragged:
-        return None
-    return 1 if feature.is_raw else feature.num_elements
-
-
 def _is_text(feature: Feature) -> bool:
     """Return whether a value is one byte string, or one encoded image."""
     return feature.holds_strings and (feature.is_encoded or feature.shape == ())
@@ -364,8 +351,3 @@ def _texts(block: Octets) -> list[bytes]:
     rows = np.ascontiguousarray(block).view(np.dtype((np.void, block.shape[1])))
     texts: list[bytes] = rows[:, 0].tolist()
     return texts
-
-
-def _wrong_count(feature: Feature, count: int) -> ValueError:
-    what = f"{feature.num_bytes} bytes" if feature.is_raw else f"the shape {feature.shape}"
-    return ValueError(f"the feature {feature.name!r} has {count} values, which do not make {what}")

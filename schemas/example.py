@@ -99,14 +99,6 @@ class ParsedExample:
         """Return the values of each feature."""
         return {name: list(self.typed(name)[1]) for name in self.names}
 
-    def empty_wires(self) -> dict[str, str]:
-        """Return the wire type of each feature without elements, by name; empty if it has no list.
-
-        TensorFlow rejects an empty list of an unexpected type, and accepts a missing list as an empty one.
-        """
-        found = {name: self.typed(name) for name in self.names}
-        return {name: wire for name, (wire, values) in found.items() if not values}
-
     @property
     def key(self) -> bytes | None:
         """The feature ``key``; None if there is none."""

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from tfshards.schemas.json_reader import MAX_INT, JsonRecord, WrongValueError, as_json, shown
 
@@ -237,6 +237,22 @@ class Feature(JsonRecord):
                 f"feature {self.name!r} has no fixed number of elements: its shape is {self.shape}"
             )
         return 1 if self.is_encoded else math.prod(dim for dim in self.shape if dim is not None)
+
+    def values_fault(self, wire: str, values: Sequence[Any]) -> str | None:
+        """Return what is wrong with the list that an example has of the feature, of a wire type, or None.
+
+        There is no wire type if an example has no list, which is the same as an empty one.
+        """
+        if wire != self.wire and (wire or not self.is_ragged):
+            return f"is a list of {wire} instead of {self.wire}" if wire else "is missing"
+        count = len(values) if self.is_ragged else 1 if self.is_single else self.num_elements
+        if len(values) != count:
+            return f"has {len(values)} values instead of {count}"
+        if self.is_ragged and len(values) % self.row_elements:
+            return f"has {len(values)} values, which are not rows of {self.row_elements}"
+        if self.is_raw and len(values[0]) != self.num_bytes:
+            return f"has {len(values[0])} bytes instead of {self.num_bytes}"
+        return None
 
     @property
     def num_bytes(self) -> int:

@@ -32,16 +32,6 @@ class Made:
         return source if isinstance(source, str) else None
 
     @property
-    def seed(self) -> int:
-        """The random seed of a build."""
-        return cast("int", self.options["seed"])
-
-    @property
-    def shards(self) -> dict[str, int]:
-        """The number of shards of each split of a build."""
-        return dict(cast("Mapping[str, int]", self.options["shards"]))
-
-    @property
     def ratios(self) -> Mapping[str, str]:
         """The ratio of each split of a build, as text; empty without."""
         return cast("Mapping[str, str]", self.options.get("splits", {}))

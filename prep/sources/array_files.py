@@ -26,7 +26,7 @@ import numpy.typing as npt
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.fetching import changed, local_copy, unreadable
 from tfshards.schemas import Feature, InputError, TfshardsError
-from tfshards.schemas.compression import CODECS
+from tfshards.schemas.compression import MAX_RATIO
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.any_path import on_disk
@@ -209,7 +209,7 @@ def _archive(path: str) -> Iterator[zipfile.ZipFile]:
         with open_regular(any_path(path)) as file, zipfile.ZipFile(file) as archive:
             # of all members together, because they may share their bytes
             declared = sum(info.file_size for info in archive.infolist())
-            most = size_of(file) * CODECS["gzip"].max_ratio
+            most = size_of(file) * MAX_RATIO
             if declared > most:
                 raise InputError(f"{path}: declares {declared} bytes of arrays, but can hold at most {most}")
             yield archive

@@ -11,7 +11,7 @@ import stat
 from contextlib import suppress
 from typing import BinaryIO, NamedTuple
 
-from tfshards.schemas.compression import CODECS
+from tfshards.schemas.compression import MAX_RATIO, unpacked
 from tfshards.schemas.storage.faults import too_short
 from tfshards.schemas.storage.reader import Status
 from tfshards.schemas.storage.remote_path import AnyPath, RemotePath
@@ -111,8 +111,7 @@ def open_unpacked(path: AnyPath, compression: str, buffering: int = -1) -> tuple
     num_bytes = size_of(file)
     if compression == "none":
         return file, num_bytes
-    codec = CODECS[compression]
-    return codec.unpack(file), num_bytes * codec.max_ratio
+    return unpacked(file), num_bytes * MAX_RATIO
 
 
 def size_of(file: BinaryIO) -> int:
