@@ -33,12 +33,7 @@ _MESSAGES = {
 @cache
 def example_class() -> Any:  # noqa: ANN401 -- protobuf makes its classes when it runs
     """Return the class of ``tf.train.Example``, which is not the one of TensorFlow."""
-    # no stubs: types-protobuf follows one release of protobuf, and the base installation takes many
-    from google.protobuf import (  # type: ignore[import-untyped]
-        descriptor_pb2,
-        descriptor_pool,
-        message_factory,
-    )
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     file = descriptor_pb2.FileDescriptorProto(name="tfshards.proto", package="tfshards", syntax="proto3")
     for name, fields in _MESSAGES.items():
@@ -71,7 +66,7 @@ class ParsedExample:
     """
 
     def __init__(self, data: bytes | memoryview) -> None:
-        from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+        from google.protobuf.message import DecodeError
 
         try:
             self.message: Any = example_class().FromString(bytes(data))
