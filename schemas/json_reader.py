@@ -30,6 +30,7 @@ T = TypeVar("T")
 _JSON_NAMES = {int: "an integer", str: "a string", list: "a list", dict: "an object"}
 # Integers that exceed int64 have no meaning in a dataset, and would overflow later.
 MAX_INT = 2**63 - 1
+_MOST_LEVELS = 100
 
 # A value takes at most one line of a message, however large or deeply nested it is.
 _SHORT = reprlib.Repr()
@@ -115,9 +116,9 @@ def take(value: Json, hint: Any, place: str = "") -> Any:  # noqa: ANN401 -- a t
         WrongValueError: it is of another type, a field is missing or unknown, or ``fault`` finds one.
     """
     origin, inner = get_origin(hint), get_args(hint)
-    if origin in (Union, types.UnionType):
-        # None and one type, or any JSON
-        return value if value is None or len(inner) > 2 else take(value, inner[0], place)
+    if origin in (Union, types.UnionType) and len(inner) == 2:
+        # None or another type
+        return value if value is None else take(value, inner[0], place)
     if origin is Literal:
         if value not in inner:
             raise WrongValueError(place, f"is {shown(value)}, must be {' or '.join(inner)}")
@@ -136,7 +137,16 @@ def take(value: Json, hint: Any, place: str = "") -> Any:  # noqa: ANN401 -- a t
     if origin is Mapping:
         named = _typed(value, dict, place)
         return {name: take(item, inner[1], at(place, name)) for name, item in named.items()}
+    _check_depth(value, place, _MOST_LEVELS)
     return value
+
+
+def _check_depth(value: Json, place: str, levels: int) -> None:
+    """Raise WrongValueError if any JSON has more levels, of which Python cannot write all."""
+    if not levels:
+        raise WrongValueError(place, "is nested too deeply")
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _check_depth(each, place, levels - 1)
 
 
 def _record(value: dict[str, Json], record: type[JsonRecord], place: str) -> JsonRecord:

@@ -323,6 +323,12 @@ CONTRADICTIONS = [
 ]
 
 
+NESTED: list = []
+for _ in range(200):
+    NESTED = [NESTED]
+CONTRADICTIONS.append(("options seed", NESTED))
+
+
 def steps_of(place):
     return tuple(int(step) if step.isdecimal() else step for step in place.split())
 
