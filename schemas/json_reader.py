@@ -151,13 +151,17 @@ def _check_depth(value: Json, place: str, levels: int) -> None:
 
 def _record(value: dict[str, Json], record: type[JsonRecord], place: str) -> JsonRecord:
     hints = _hints(cast("type", record))
-    for name in (*hints, *record.stated):
-        if name not in value and name not in record.optional:
-            raise WrongValueError(at(place, name), "is missing")
-    for name in value:
-        if name not in hints and name not in record.stated:
+    for name in sorted({*hints, *record.stated} ^ value.keys()):
+        if name in value:
             raise WrongValueError(at(place, name), "is not a field of this format")
-    found = {name: take(value[name], hint, at(place, name)) for name, hint in hints.items() if name in value}
+        if name not in record.optional:
+            raise WrongValueError(at(place, name), "is missing")
+    # text, which most fields hold, needs neither its place nor a look at types
+    found = {
+        name: each if hints[name] is str and type(each) is str else take(each, hints[name], at(place, name))
+        for name, each in value.items()
+        if name in hints
+    }
     try:
         made = record(**found)
     except WrongValueError as error:
