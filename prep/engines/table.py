@@ -13,7 +13,8 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 from tfshards.prep.progress.lines import WorkProgress, Written
 from tfshards.prep.progress.threads import num_writers
 from tfshards.schemas import OptionsError
-from tfshards.schemas.storage import AnyPath, is_remote
+from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.any_path import in_store
 
 EngineName: TypeAlias = Literal["local", "beam"]
 
@@ -80,7 +81,7 @@ def run_on_threads(work: Work, num_threads: int | None = None) -> None:
     Raises:
         Exception: the first failure.
     """
-    number = num_threads or num_writers(waits=is_remote(work.folder))
+    number = num_threads or num_writers(waits=in_store(work.folder) is not None)
     share(work, [work.function] * number)
 
 

@@ -14,7 +14,8 @@ from contextlib import contextmanager, suppress
 
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import RECORD_NAME
-from tfshards.schemas.storage import AnyPath, is_remote
+from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.any_path import in_store
 from tfshards.schemas.storage.untrusted import LISTS, read_whole
 from tfshards.schemas.storage.verbs import delete_tree, exists, make_folder, put, sync
 
@@ -74,7 +75,7 @@ def staged_folder(dataset: AnyPath) -> Iterator[AnyPath]:
 @contextmanager
 def unfinished_in(dataset: AnyPath) -> Iterator[AnyPath]:
     """Yield a folder for a file that is about to get its name in a dataset; stores need none."""
-    if is_remote(dataset):
+    if in_store(dataset):
         yield dataset
         return
     with staged_folder(dataset) as folder:
