@@ -59,12 +59,10 @@ class Made:
     @property
     def origins(self) -> list[Made]:
         """The datasets that this one was made from."""
-        held = [self.options.get("origin"), *cast("list[Json]", self.options.get("of", []))]
-        return [
-            Made(cast("Mapping[str, Json]", each["options"]), cast("str", each.get("split", "")))
-            for each in held
-            if isinstance(each, dict)
-        ]
+        several = self.options.get("of")
+        held = [self.options.get("origin"), *(several if isinstance(several, list) else ())]
+        found = [(each.get("options"), each.get("split", "")) for each in held if isinstance(each, dict)]
+        return [Made(options, str(split)) for options, split in found if isinstance(options, dict)]
 
     def has(self, option: str) -> bool:
         """Return whether an option, such as ``relabeled``, is recorded of this dataset or of an origin."""
