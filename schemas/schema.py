@@ -161,6 +161,13 @@ class Feature(JsonRecord):
         return None
 
     @property
+    def text(self) -> str:
+        """Kind, dtype, shape and what is declared, as ``info`` prints them: ``image, uint8 ? x ? x 3``."""
+        shape = " x ".join("?" if dim is None else str(dim) for dim in self.shape)
+        declared = [self.coordinates, "pixels" if self.pixels else None]
+        return ", ".join([self.kind, f"{self.dtype} {shape}".rstrip(), *filter(None, declared)])
+
+    @property
     def wire(self) -> WireType:
         """Name of the list of ``tf.train.Feature`` that holds the values."""
         return KINDS[self.kind].wire

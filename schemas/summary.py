@@ -17,12 +17,7 @@ _QUANTILES = {"fewest": 0.0, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "most": 
 
 def schema_lines(schema: Schema) -> list[str]:
     """Return the line that lists the features with kind, dtype and shape."""
-    shapes = [["?" if dim is None else str(dim) for dim in feature.shape] for feature in schema.features]
-    parts = [
-        f"{escaped(feature.name)} ({feature.kind}, {feature.dtype}{' ' + ' x '.join(shape) if shape else ''}"
-        f"{f', {feature.coordinates}' if feature.coordinates else ''}{', pixels' if feature.pixels else ''})"
-        for feature, shape in zip(schema.features, shapes, strict=True)
-    ]
+    parts = [f"{escaped(feature.name)} ({feature.text})" for feature in schema.features]
     return [f"features: {', '.join(parts)}"]
 
 

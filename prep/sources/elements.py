@@ -102,7 +102,7 @@ class Form(NamedTuple):
         """Raise InputError unless two elements, which have these keys, have the same form."""
         ours, theirs = (
             {name: f"of the role {role}" for name, role in form.roles}
-            | {each.name: f"{each.kind} {each.dtype} {[*each.shape]}" for each in form.features}
+            | {each.name: each.text for each in form.features}
             for form in (self, other)
         )
         for name in sorted({*ours, *theirs}):
