@@ -12,7 +12,6 @@ from tfshards.schemas.schema import Schema
 SHOWN_CLASSES = 20
 # Characters of the name of a class in a summary.
 _SHOWN_NAME = 40
-_QUANTILES = {"fewest": 0.0, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "most": 1.0}
 
 
 def schema_lines(schema: Schema) -> list[str]:
@@ -34,8 +33,8 @@ def class_lines(
 ) -> list[str]:
     """Return a table of the classes in the order of their numbers, with a column of counts per split.
 
-    With many classes, it has those with the most and the fewest examples, and the quantiles of all, unless
-    ``all_classes`` asks for every class, with its full name.
+    With many classes, it has those with the most and the fewest examples, unless ``all_classes`` asks for
+    every class, with its full name.
     """
     names = _class_order(counts, schema)
     if not names:
@@ -53,14 +52,8 @@ def class_lines(
     names.sort(key=lambda name: -sum(split.get(name, 0) for split in counts.values()))
     half = SHOWN_CLASSES // 2
     left = len(names) - SHOWN_CLASSES
-    ranked = [sorted(split.get(name, 0) for name in names) if split else [] for split in counts.values()]
-    quantiles = [
-        (name, *(f"{each[round(share * (len(names) - 1))]:,}" if each else "-" for each in ranked))
-        for name, share in _QUANTILES.items()
-    ]
     more = (f"and {left:,} more class{'es' if left > 1 else ''}", *("" for _ in counts))
-    found = [*head, *rows(names[:half]), more, *rows(names[-half:]), ("examples of a class", *counts)]
-    return [line.rstrip() for line in table([*found, *quantiles])]
+    return [line.rstrip() for line in table([*head, *rows(names[:half]), more, *rows(names[-half:])])]
 
 
 def _class_order(counts: Mapping[str, Mapping[str, int]], schema: Schema | None) -> list[str]:
