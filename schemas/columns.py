@@ -21,6 +21,8 @@ Values: TypeAlias = "dict[str, npt.NDArray[Any]]"
 FEWEST, LONGEST = 4, 1 << 15
 # Records are parsed without protobuf from this length on.
 _LONG = 1 << 13
+# Bytes of the integers for which a loop is fast.
+_FEW = 64
 # Layouts that are looked for among records of one length.
 _MOST_LAYOUTS = 8
 
@@ -221,7 +223,7 @@ class Columns:
 def _long_values(record: bytes | memoryview) -> Mapping[str, tuple[str, Sequence[Any]]] | None:
     """Return wire type and values of each feature; None for what is left to protobuf, which copies twice.
 
-    That are records of another form than the usual one, and with other numbers than labels below 2^14.
+    That are records of another form than the usual one, and with more than a few integers.
     """
     spans = single_lists(record)
     if spans is None:
@@ -230,13 +232,28 @@ def _long_values(record: bytes | memoryview) -> Mapping[str, tuple[str, Sequence
     for name, (wire, start, end) in spans.items():
         if wire == "bytes":
             values[name] = wire, [bytes(record[start:end])]
-        elif wire == "int64" and end - start == 1 and record[start] < 128:
-            values[name] = wire, [record[start]]
-        elif wire == "int64" and end - start == 2 and record[start] > 127 > record[start + 1]:
-            values[name] = wire, [record[start] & 127 | record[start + 1] << 7]
+        elif wire == "float" and not (end - start) % 4:
+            values[name] = wire, np.frombuffer(record, "<f4", (end - start) // 4, start).tolist()
+        elif wire == "int64" and end - start <= _FEW and (numbers := _few_integers(record[start:end])):
+            values[name] = wire, numbers
         else:
             return None
     return values
+
+
+def _few_integers(data: bytes | memoryview) -> list[int] | None:
+    """Return the signed numbers of 64 bits in varints; None if one is cut off or too long."""
+    found, number, shift = [], 0, 0
+    for octet in data:
+        number |= (octet & 127) << shift
+        shift += 7
+        if octet < 128:
+            number &= (1 << 64) - 1
+            found.append(number - (1 << 64) if number >> 63 else number)
+            number = shift = 0
+        elif shift > 63:
+            return None
+    return None if shift else found
 
 
 def single_lists(data: bytes | memoryview) -> dict[str, tuple[str, int, int]] | None:
