@@ -164,6 +164,8 @@ class Manifest(JsonRecord):
             digest = getattr(self, name)
             is_missing = name == "rejects_digest" and self.totals.rejected and not digest
             named[name] = digest_fault(digest) if digest or is_missing else None
+            if digest and not self.folder and name != "inputs_digest":
+                named[name] = "is given, but there is no folder of a build that holds the file"
         if self.rejects_digest and not self.totals.rejected:
             named["rejects_digest"] = "is given, but totals.rejected is 0"
         if not self.splits:
