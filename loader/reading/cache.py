@@ -27,9 +27,9 @@ from tfshards.loader.reading.frames import REMEDY, Frames, Place
 from tfshards.loader.reading.source import OpenSplit
 from tfshards.schemas import FormatError, InputError, Problem, Shard
 from tfshards.schemas.columns import Octets
-from tfshards.schemas.compression import CODEC_ERRORS, CODECS
+from tfshards.schemas.compression import CODEC_ERRORS, unpacked
 from tfshards.schemas.index import IntArray as Ints
-from tfshards.schemas.sizes import size
+from tfshards.schemas.errors import size
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.locking import lock
 from tfshards.schemas.storage.untrusted import Limit, open_regular, read_whole
@@ -182,8 +182,8 @@ def _verified_blocks(
             return
         # unpacked only after its digest was found to be right
         left = shard.record_bytes
-        with CODECS[compression].unpack(open_regular(path)) as unpacked:
-            while block := unpacked.read(min(_BLOCK_BYTES, left + 1)):
+        with unpacked(open_regular(path)) as file:
+            while block := file.read(min(_BLOCK_BYTES, left + 1)):
                 left -= len(block)
                 count(len(block))
                 yield block

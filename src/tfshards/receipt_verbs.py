@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from tfshards.prep.cli.arguments import add_options, values_of
 from tfshards.prep.cli.verb import Result, Verb, add_dataset
+from tfshards.prep.option import option
 from tfshards.schemas import InputError, OptionsError, read_manifest
 from tfshards.schemas.json_reader import Json, load_json
-from tfshards.schemas.option import option
 from tfshards.schemas.storage.any_path import local_path
 from tfshards.schemas.storage.untrusted import OPTIONS, read_whole
 from tfshards.schemas.summary import escaped, table
