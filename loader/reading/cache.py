@@ -260,7 +260,7 @@ class FirstRecords:
                     first, last = rows[0], rows[-1]
                     part = data[begins[first] : begins[last] + lengths[last]]
                     with open(self.frames.paths[shards[first]], "r+b", buffering=0) as file:
-                        os.pwrite(file.fileno(), part, int(offsets[first]))
+                        os.pwrite(file.fileno(), part.data, int(offsets[first]))
                     self._is_kept[numbers[order[rows]]] = 1
             except OSError as error:
                 self._most_bytes = 0

@@ -151,7 +151,7 @@ class Frames:
         if alone:
             rows = np.concatenate(alone)
             begins, ends = starts[rows], starts[rows] + lengths[rows]
-            view = memoryview(data)  # type: ignore[arg-type]
+            view = data.data
             bounds = zip((begins + HEADER_BYTES).tolist(), (ends - FOOTER_BYTES).tolist(), strict=True)
             block = Block(rows, [view[begin:end] for begin, end in bounds], None)
             headers = _windows(data, HEADER_BYTES)[begins].view(np.uint8).reshape(-1, HEADER_BYTES)
@@ -188,8 +188,8 @@ class Frames:
         stated = np.full(len(numbers), -1, np.int64)
         is_short = bool(len(numbers)) and int(lengths.sum()) <= _LOCAL_GAP * len(numbers)
         # of short records all bytes are read, which stay in the processor's cache
-        cuts = np.flatnonzero(np.diff(np.cumsum(lengths) // _SCANNED_BYTES)) + 1 if is_short else []
-        for rows in np.split(np.arange(len(numbers)), cuts):
+        cuts = np.flatnonzero(np.diff(np.cumsum(lengths) // _SCANNED_BYTES)) + 1
+        for rows in np.split(np.arange(len(numbers)), cuts if is_short else cuts[:0]):
             with suppress(FormatError, OSError, ValueError):
                 if is_short:
                     data, starts = self.fetch(shards[rows], offsets[rows], lengths[rows])
@@ -241,7 +241,7 @@ class Frames:
                 return
             file, filled = self._file(shard), 0
             while filled < len(data):
-                more = os.preadv(file.descriptor, [data[filled:]], offset + filled)
+                more = os.preadv(file.descriptor, [data[filled:].data], offset + filled)
                 if not more:
                     raise self._fault(
                         shard, f"ends at byte {offset + filled}; it was cut after it was opened"
