@@ -134,10 +134,12 @@ class Feed:
         steps = steps + epoch * self.plan.assignment.num_steps
         if self._windows is not None:
             return Chunk(steps, *self._windows.chunk(int(reader), numbers))
-        real = np.flatnonzero(numbers.reshape(-1) >= 0)
-        lies = real[~self.frames.states_lengths(numbers.reshape(-1)[real])]
-        numbers.reshape(-1)[lies] = UNREADABLE
         firsts, counts, lanes, _ = intervals_of(numbers, self.frames.ends)
+        is_real = firsts >= 0
+        lies = self.frames.lies(firsts[is_real], counts[is_real])
+        if len(lies):
+            numbers[np.isin(numbers, lies)] = UNREADABLE
+            firsts, counts, lanes, _ = intervals_of(numbers, self.frames.ends)
         shards, offsets, _ = self.frames.places(np.maximum(firsts, 0))
         # the file after the last one is empty
         files = np.where(firsts < 0, len(self._paths) - 1, shards)
