@@ -102,6 +102,8 @@ class Frames:
         # For each shard the offsets of its records, and its end; not used before the index is read.
         self._offsets = np.empty(int(self.sizes.sum()) + len(shards), np.int64)
         self._is_known = np.zeros(len(shards), np.bool_)
+        # Records whose headers were found to state the right length.
+        self._is_true = np.zeros(int(self.sizes.sum()), np.bool_)
         self._files: OrderedDict[int, _File] = OrderedDict()
         self._lock = threading.Lock()
         for shard, index in enumerate(indexes):
@@ -113,6 +115,7 @@ class Frames:
         other = copy(self)
         other.paths, other.is_local, other._versions = paths, True, ()
         other._files, other._lock = OrderedDict(), threading.Lock()
+        other._is_true = np.zeros(len(self), np.bool_)
         return other
 
     def __len__(self) -> int:
@@ -182,6 +185,7 @@ class Frames:
         """Return the numbers of local records whose headers state another length than the index has.
 
         A reader that believes a header must not be told of them. A file that cannot be read states nothing.
+        Each header is compared once: one that is damaged later does not have the checksum of its length.
 
         Args:
             firsts: the first numbers of intervals of neighbors in one shard, an int64 vector.
@@ -191,9 +195,12 @@ class Frames:
         shards = np.searchsorted(self.ends, firsts, side="right")
         self._know(shards)
         for first, count, shard in zip(firsts.tolist(), counts.tolist(), shards.tolist(), strict=True):
+            if self._is_true[first : first + count].all():
+                continue
             edges = self._offsets[first + shard : first + shard + count + 1]
             stated = self._stated(shard, edges)
             wrong = stated != np.diff(edges) - FRAME_OVERHEAD
+            self._is_true[first : first + count] = ~wrong
             if wrong.any():
                 found.append(first + np.flatnonzero(wrong))
         return np.concatenate(found)

@@ -41,6 +41,7 @@ MAP_SEED = "map seed"
 _MOST_READERS = 16
 # Runs of each lane, and bytes by steps, that are planned together.
 _RUNS = 4
+_FIRST_RECORDS, _FIRST_BYTES = 4096, 32 << 20
 _STREAM_BYTES = 8 << 20
 # Larger records are read by TensorFlow one by one; smaller ones, if no neighbors are read, by ``Frames``.
 _SMALL_BYTES = 16 << 10
@@ -194,16 +195,18 @@ class Feed:
     def _bounds(self) -> Ints:
         """The steps of an epoch at which chunks begin, and the end.
 
-        The first chunk is one group, so that the first batch does not wait, and each is twice as long as the
-        one before it, up to a limit.
+        The first chunk is short, so that the first batch does not wait for the plan of many. Each is longer
+        than the one before it, up to a limit: much longer if only a plan is made, since each opens files anew.
         """
-        num_steps, bounds, length = self.plan.assignment.num_steps, [0], self.group
-        while length < self._chunk and bounds[-1] + length < num_steps:
-            bounds.append(bounds[-1] + length)
-            length = min(2 * length, self._chunk)
-        return np.array(
-            [*bounds, *range(bounds[-1] + self._chunk, num_steps, self._chunk), num_steps], np.int64
-        )
+        num_steps, bounds = self.plan.assignment.num_steps, [0]
+        length, factor = self.group, 2
+        if self._windows is None:
+            size = max(_FIRST_RECORDS, _FIRST_BYTES / self.plan.record_bytes) / self.plan.assignment.batch_size
+            length, factor = max(self.group, int(size / self.group) * self.group), 1 << 20
+        while bounds[-1] + length < num_steps:
+            bounds.append(bounds[-1] + min(length, self._chunk))
+            length = min(factor * length, self._chunk)
+        return np.array([*bounds, num_steps], np.int64)
 
     @property
     def _chunks(self) -> int:
