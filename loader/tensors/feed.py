@@ -42,7 +42,7 @@ _MOST_READERS = 16
 # Runs of each lane, and bytes by steps, that are planned together.
 _RUNS = 4
 _FIRST_RECORDS, _FIRST_BYTES = 4096, 32 << 20
-_STREAM_BYTES = 8 << 20
+_STREAM_BYTES = 32 << 20
 # Larger records are read by TensorFlow one by one; smaller ones, if no neighbors are read, by ``Frames``.
 _SMALL_BYTES = 16 << 10
 

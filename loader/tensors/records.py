@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from tfshards.loader.graph.raw_ops import fail_unless, gather, tfrecord_dataset, without_autograph
+from tfshards.loader.graph.raw_ops import fail_unless, gather, tfrecord_dataset
 from tfshards.loader.graph.stages import call_method, flat_mapped, interleaved, mapped
 from tfshards.loader.tensors.feed import MISSING, Feed
 
@@ -94,29 +94,22 @@ def _read(
         rows *= num_lanes
     else:
         rows, records = assignment.batch_size, of_lane(lanes[0], lanes[1])
-    read = _up_to_a_fault(records.batch(feed.group * rows), tf.size(steps, tf.int64) - 1)
-    nothing = tf.data.Dataset.from_tensors(tf.constant([], tf.string)).repeat()
-    groups = tf.data.Dataset.from_tensor_slices((steps[:-1], steps[1:]))
+    count = tf.size(steps, tf.int64) - 1
+    # zip() uses up a number for each fault, so that even a file that cannot be opened, and is tried again and
+    # again, ends; records after a fault are not where they belong, and have the number of another group
+    read = tf.data.Dataset.zip(tf.data.Dataset.range(count), records.batch(feed.group * rows)).ignore_errors()
+    nothing = tf.data.Dataset.from_tensors((tf.constant(-1, tf.int64), tf.constant([], tf.string))).repeat()
+    groups = tf.data.Dataset.from_tensor_slices((tf.range(count), steps[:-1], steps[1:]))
 
-    def group(bounds: tuple[tf.Tensor, tf.Tensor], records: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        begin, end = bounds
-        # a slice would copy the strings
-        lacking = lambda: tf.fill([(end - begin) * rows], MISSING)  # noqa: E731
-        return begin, end, tf.cond(tf.size(records) > 0, lambda: records, lacking)
+    def group(due: tuple[tf.Tensor, ...], found: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, ...]:
+        number, begin, end = due
+
+        def lacking() -> tf.Tensor:
+            return tf.fill([(end - begin) * rows], MISSING)
+
+        return begin, end, tf.cond(tf.equal(found[0], number), lambda: found[1], lacking)
 
     return mapped(tf.data.Dataset.zip(groups, read.concatenate(nothing)), group)
-
-
-def _up_to_a_fault(groups: tf.data.Dataset, count: tf.Tensor) -> tf.data.Dataset:
-    """Return the groups before the first that cannot be read, without an error.
-
-    Records after a fault are not where they belong. ``zip`` uses up a number for each fault, so that even a
-    file that cannot be opened, and is tried again and again, ends.
-    """
-    tried = tf.data.Dataset.zip(tf.data.Dataset.range(count), groups).ignore_errors()
-    due = tf.data.Dataset.zip(tf.data.Dataset.range(count), tried)
-    in_order = due.take_while(without_autograph(lambda number, group: tf.equal(number, group[0])))
-    return mapped(in_order, lambda number, group: group[1])
 
 
 def _by_record(feed: Feed, chunks: tf.data.Dataset) -> tf.data.Dataset:
