@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tfshards.loader.random_access import Records
     from tfshards.loader.receipts import Occurrence, when, which
     from tfshards.loader.speed.bench import Speeds, bench
+    from tfshards.loader.tensors.description import feature_description
     from tfshards.loader.training.progress import Progress
     from tfshards.loader.training.resume import Resume
 
@@ -41,6 +42,7 @@ _NAMES = {
     "random_access": "Records",
     "receipts": "Occurrence when which",
     "speed.bench": "Speeds bench",
+    "tensors.description": "feature_description",
     "training.progress": "Progress",
     "training.resume": "Resume",
 }
@@ -64,6 +66,7 @@ __all__ = [
     "bench",
     "class_weights",
     "distribute",
+    "feature_description",
     "load",
     "steps_per_epoch",
     "when",

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import tensorflow as tf
 
-from tfshards.loader.graph.raw_ops import (
-    current_worker_index,
-    distributed,
-    num_server_workers,
-    without_autograph,
-)
+from tfshards.loader.graph.raw_ops import without_autograph
 from tfshards.loader.options.boxes import Boxes, Keypoints
 from tfshards.loader.options.image import Image
 from tfshards.loader.options.load_options import LoadOptions, OnDamage, Remainder, SampleWeights
@@ -24,55 +19,8 @@ from tfshards.loader.order.assignment import num_steps
 from tfshards.loader.order.plan import choose_population
 from tfshards.loader.pipeline import load_dataset
 from tfshards.loader.reading.source import open_source
-from tfshards.loader.training.strategies import has_servers, has_several_hosts, num_shares
+from tfshards.loader.training.strategies import has_several_hosts
 from tfshards.schemas import OptionsError
-from tfshards.schemas.storage import is_remote
-
-
-@dataclass(frozen=True, eq=False)
-class _GraphWorker(Worker):
-    """A worker whose ``index`` is a scalar int64 tensor, known where the graph runs."""
-
-    def __post_init__(self) -> None:
-        """Skip the checks, since the index is not known yet."""
-
-
-def _check_servers(options: LoadOptions) -> None:
-    """Raise OptionsError if the workers of parameter servers do not support an option.
-
-    They build the dataset again for each iterator, and only the coordinator has this process, a cache, and a
-    ``Progress``.
-    """
-    is_random = options.shuffle is not None or options.is_augmented or options.resamples
-    if options.is_one_pass and is_random:
-        raise OptionsError("server-epochs")
-    if is_remote(options.path):
-        raise OptionsError("server-remote", path=options.path)
-    if options.cache is not None:
-        raise OptionsError("server-cache", cache=options.cache)
-    if options.tracker is not None:
-        raise OptionsError("server-progress")
-
-
-def _over_hosts(strategy: tf.distribute.Strategy, whole: LoadOptions) -> tf.distribute.DistributedDataset:
-    """Return the distributed dataset in which each host has its own part of every global batch."""
-    per_replica = whole.batch_size // num_shares(strategy)
-
-    def part(worker: Worker) -> tf.data.Dataset:
-        batch_size = whole.batch_size // worker.count
-        dataset = load_dataset(replace(whole, batch_size=batch_size, worker=worker))
-        return dataset if per_replica == batch_size else dataset.rebatch(per_replica)
-
-    def host_dataset(context: tf.distribute.InputContext) -> tf.data.Dataset:
-        if has_servers(strategy):
-            return part(_GraphWorker(current_worker_index(), num_server_workers(strategy)))
-        return part(Worker(context.input_pipeline_id, context.num_input_pipelines))
-
-    if has_servers(strategy):
-        _check_servers(whole)
-        # Raises errors here, in plain form: the coordinator builds the dataset later, inside a graph.
-        part(Worker(0, num_server_workers(strategy)))
-    return strategy.distribute_datasets_from_function(without_autograph(host_dataset))
 
 
 @suggests
@@ -106,10 +54,8 @@ def distribute(
     input: write the loop with ``strategy.run``, or use tf_keras with ``epochs=None`` (it reads a finite
     distributed dataset once, and trains on nothing in later epochs).
 
-    Under ``ParameterServerStrategy`` give the result to ``ClusterCoordinator.create_per_worker_dataset``,
-    which checks the shards a second time. An element is then what one worker reads for one of its steps: of
-    ``W`` workers each has its own part of the split, in ``steps_per_epoch(...)`` batches of
-    ``global_batch_size / W`` examples, so that an epoch is ``W * steps_per_epoch(...)`` steps.
+    ``ParameterServerStrategy`` has no common steps: examples/parameter_server.py reads the shards by
+    ``feature_description`` there.
 
     ``remainder="keep"`` is refused, since it would leave replicas without examples.
 
@@ -122,8 +68,8 @@ def distribute(
     All others are those of ``load``.
 
     Raises:
-        OptionsError: the replicas do not divide the batch, there are no steps, workers of parameter servers
-            do not support an option, or as for ``load``.
+        OptionsError: the replicas do not divide the batch, there are no steps, the strategy has parameter
+            servers, or as for ``load``.
         InputError: as for ``load``.
         FormatError: as for ``load``.
     """
@@ -132,6 +78,8 @@ def distribute(
         raise invalid(
             "strategy", strategy, "a tf.distribute.Strategy, such as tf.distribute.MirroredStrategy()"
         )
+    if isinstance(strategy, tf.distribute.ParameterServerStrategy):
+        raise OptionsError("strategy-servers")
     whole = LoadOptions(
         path,
         split,
@@ -154,7 +102,7 @@ def distribute(
     )
     if whole.remainder == "keep":
         raise OptionsError("distribute-keep")
-    shares = num_shares(strategy)
+    shares = int(strategy.num_replicas_in_sync)
     if global_batch_size % shares:
         lower = global_batch_size - global_batch_size % shares
         fitting = f"{lower + shares} or {lower}" if lower else lower + shares
@@ -163,10 +111,22 @@ def distribute(
         )
     if not _num_steps(whole):
         raise OptionsError("global-batch-too-large", global_batch_size=global_batch_size)
-    if has_several_hosts(strategy):
-        return _over_hosts(strategy, whole)
-    # The length stays known, so that Keras also sees where an epoch ends.
-    return distributed(strategy, load_dataset(whole))
+    if not has_several_hosts(strategy):
+        # The length stays known, so that Keras also sees where an epoch ends.
+        return strategy.experimental_distribute_dataset(load_dataset(whole))
+
+    def of_host(context: tf.distribute.InputContext) -> tf.data.Dataset:
+        worker = Worker(context.input_pipeline_id, context.num_input_pipelines)
+        of_worker = global_batch_size // worker.count
+        dataset = load_dataset(replace(whole, batch_size=of_worker, worker=worker))
+        # one batch for each replica of the host
+        return (
+            dataset
+            if of_worker == global_batch_size // shares
+            else dataset.rebatch(global_batch_size // shares)
+        )
+
+    return strategy.distribute_datasets_from_function(without_autograph(of_host))
 
 
 def steps_per_epoch(

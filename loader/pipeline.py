@@ -22,7 +22,7 @@ from tfshards.loader.reading.opening import open_frames, open_windows
 from tfshards.loader.reading.source import open_source, without_class
 from tfshards.loader.tensors.batches import BATCHES_AHEAD, make_batches
 from tfshards.loader.tensors.feed import Feed
-from tfshards.loader.training.strategies import warn_of_other_workers, warn_of_uneven_replicas
+from tfshards.loader.training.strategies import warn_of_strategy
 
 
 @suggests
@@ -121,8 +121,7 @@ def load(
     """
     options = LoadOptions(**locals())
     if not options.is_worker_given and options.this_worker.count == 1:
-        warn_of_other_workers()
-        warn_of_uneven_replicas(options.batch_size)
+        warn_of_strategy(options)
     return load_dataset(options)
 
 

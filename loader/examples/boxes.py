@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -92,7 +92,7 @@ def _as_declared(
                 f"(format, normalized) as the dataset declares {feature.name!r}, {declared}; leave them out"
             )
             raise invalid(f"{name}.format", given, allowed)
-        options = replace(options, format=stored.order, normalized=stored.is_normalized)
+        options = replace(options, format=cast("Any", stored.order), normalized=stored.is_normalized)
     decoded = [each.name for each in features if each.kind == "image" and each.name in images]
     image = decoded[0] if options.image is None and len(decoded) == 1 else options.image
     if image not in decoded:
@@ -129,7 +129,7 @@ def _check_along(boxes: Boxes, features: Sequence[Feature], *, is_one: bool, is_
     left = [] if is_one else [name for name in _beside(boxes.feature, features) if name not in boxes.along]
     if left and is_cropped:
         allowed = (
-            f"with {left[0]!r}, which has the prefix of {boxes.feature!r}, but would keep the values of boxes "
+            f"with {left[0]!r}, which has the prefix of {boxes.feature!r}, but would keep values of boxes "
             "that a crop removes; or leave it out with select="
         )
         raise invalid("Boxes.along", boxes.along, allowed)
@@ -184,7 +184,7 @@ def moved_points(
     region: Array,
     draws: Mapping[str, Array],
 ) -> dict[str, Array]:
-    """Return the values of one example with the keypoints and boxes of an image as the delivered image shows them.
+    """Return the values of an example with keypoints and boxes as the delivered image shows them.
 
     Args:
         ops: the library of the arrays.

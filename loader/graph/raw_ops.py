@@ -1,24 +1,15 @@
 """The raw, experimental and private parts of TensorFlow that the loader uses, each as one small function.
 
-No other file of the loader uses such parts. Where a release of TensorFlow lacks a raw operation, or gives it
-other arguments, its public equivalent runs instead, which is slower, and a warning names the operation.
-tests/loader/test_raw_ops.py compares both; tests/packaging/test_versions.py reads the same batches with the
+No other file of the loader uses such parts. tests/packaging/test_versions.py reads the same batches with the
 oldest supported release, the newest, and some in between.
 """
 
 from __future__ import annotations
 
-import json
-import warnings
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import NamedTuple, TypeAlias, TypeVar
 
-import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
-
-from tfshards.schemas.index import FRAME_OVERHEAD
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., object])
 
@@ -27,29 +18,6 @@ ConcreteFunction: TypeAlias = "tf.types.experimental.ConcreteFunction"
 
 # See traced().
 _RUN_AS_TRACED: Mapping[str, object] = {"experimental_ints_on_device": True}
-# A variable with this name is a separate resource, which is freed with its last user
-# (ResourceHandle::ANONYMOUS_NAME in tensorflow/core/framework/resource_handle.h).
-_ANONYMOUS = "cd2c89b7-88b7-44c8-ad83-06c2a9158347"
-
-
-def _raw(operation: str, arguments: Mapping[str, object], public: Callable[[], tf.Tensor]) -> tf.Tensor:
-    """Return the result of ``tf.raw_ops.<operation>``, or of its public equivalent if that fails."""
-    try:
-        return getattr(tf.raw_ops, operation)(**arguments)
-    except (AttributeError, TypeError, ValueError):
-        result = public()
-    # If the arguments were at fault, the public equivalent has raised its own error.
-    _warn_without(operation)
-    return result
-
-
-@cache
-def _warn_without(operation: str) -> None:
-    warnings.warn(
-        f"TensorFlow {tf.__version__} has no tf.raw_ops.{operation} with the expected arguments; "
-        "tfshards uses its public equivalent, which gives the same examples and is slower",
-        stacklevel=2,
-    )
 
 
 # Functions
@@ -75,18 +43,6 @@ def traced(function: Callable[..., object], signature: Sequence[tf.TypeSpec]) ->
     """
     concrete: ConcreteFunction = _function(function, signature, _RUN_AS_TRACED).get_concrete_function()
     return concrete
-
-
-def not_inlined(
-    function: Callable[..., object], signature: Sequence[tf.TypeSpec]
-) -> Callable[..., tf.Tensor]:
-    """Return ``function`` as a ``tf.function`` that is traced once per process and prepared only when called.
-
-    Without the attribute, the caller's graph would contain and prepare all of its operations, even if they
-    run only after a failure.
-    """
-    rare: Callable[..., tf.Tensor] = _function(function, signature, {"_noinline": True})
-    return rare
 
 
 def _function(
@@ -119,15 +75,6 @@ class Call(NamedTuple):
             **_outputs(self.specs),
         }
 
-    def given(self) -> tf.data.Dataset:
-        """Return the dataset whose elements the function is called with, as a dataset of tuples."""
-        (signature, _) = self.function.structured_input_signature
-        return from_variant(self.dataset, tuple(signature))
-
-    def returned(self, *components: tf.Tensor) -> tf.data.Dataset:
-        """Return the dataset that the function returns for an element, from a variant tensor."""
-        return from_variant(tf.nest.flatten(self.function(*components))[0], tuple(self.specs))
-
 
 def _outputs(specs: Sequence[tf.TypeSpec]) -> dict[str, object]:
     return {
@@ -154,25 +101,18 @@ def map_dataset(
     Without ``num_parallel_calls`` an element is processed on request; ``in_calling_thread``, because passing
     the call to another thread would cost more than opening a file.
     """
-
-    def public() -> tf.Tensor:
-        deterministic = None if num_parallel_calls is None else True
-        return to_variant(call.given().map(call.function, num_parallel_calls, deterministic))
-
     if in_calling_thread:
-        return _raw("MapDataset", {**call.arguments(), "use_inter_op_parallelism": False}, public)
+        return tf.raw_ops.MapDataset(**call.arguments(), use_inter_op_parallelism=False)
     arguments = {**call.arguments(), "preserve_cardinality": True}
     if num_parallel_calls is None:
-        return _raw("MapDataset", arguments, public)
+        return tf.raw_ops.MapDataset(**arguments)
     calls = tf.constant(num_parallel_calls, tf.int64)
-    return _raw(
-        "ParallelMapDatasetV2", {**arguments, "num_parallel_calls": calls, "deterministic": "true"}, public
-    )
+    return tf.raw_ops.ParallelMapDatasetV2(**arguments, num_parallel_calls=calls, deterministic="true")
 
 
 def flat_map_dataset(call: Call) -> tf.Tensor:
     """Return ``Dataset.flat_map`` with a function that runs as traced and returns a variant tensor."""
-    return _raw("FlatMapDataset", call.arguments(), lambda: to_variant(call.given().flat_map(call.returned)))
+    return tf.raw_ops.FlatMapDataset(**call.arguments())
 
 
 def interleave_dataset(
@@ -184,15 +124,8 @@ def interleave_dataset(
         "cycle_length": tf.constant(cycle_length, tf.int64),
         "block_length": tf.constant(block_length, tf.int64),
     }
-
-    def public() -> tf.Tensor:
-        parallel = {} if num_parallel_calls is None else {"deterministic": True}
-        return to_variant(
-            call.given().interleave(call.returned, cycle_length, block_length, num_parallel_calls, **parallel)
-        )
-
     if num_parallel_calls is None:
-        return _raw("InterleaveDataset", arguments, public)
+        return tf.raw_ops.InterleaveDataset(**arguments)
     ahead = tf.constant(tf.data.AUTOTUNE, tf.int64)
     arguments |= {
         "buffer_output_elements": ahead,
@@ -200,22 +133,15 @@ def interleave_dataset(
         "num_parallel_calls": tf.constant(num_parallel_calls, tf.int64),
         "deterministic": "true",
     }
-    return _raw("ParallelInterleaveDatasetV4", arguments, public)
+    return tf.raw_ops.ParallelInterleaveDatasetV4(**arguments)
 
 
 def unbatch_dataset(dataset: tf.Tensor, specs: Sequence[tf.TypeSpec]) -> tf.Tensor:
     """Return ``Dataset.unbatch()`` of tensors, without the function that tf.data maps over the result."""
-
-    def public() -> tf.Tensor:
-        batches = tuple(tf.TensorSpec([None, *spec.shape], spec.dtype) for spec in specs)
-        return to_variant(from_variant(dataset, batches).unbatch())
-
-    return _raw("UnbatchDataset", {"input_dataset": dataset, **_outputs(specs)}, public)
+    return tf.raw_ops.UnbatchDataset(input_dataset=dataset, **_outputs(specs))
 
 
-def tfrecord_dataset(
-    path: tf.Tensor, compression: str | tf.Tensor, buffer_bytes: int, offset: tf.Tensor | None
-) -> tf.data.Dataset:
+def tfrecord_dataset(path: tf.Tensor, buffer_bytes: int, offset: tf.Tensor) -> tf.data.Dataset:
     """Return the records of a TFRecord file from the byte ``offset`` on, as scalar strings.
 
     ``tf.data.TFRecordDataset`` has no argument for an offset, and maps an additional function. TensorFlow
@@ -224,31 +150,16 @@ def tfrecord_dataset(
 
     Args:
         path: scalar string.
-        offset: scalar int64, the byte at which a record starts; None for the start of the file.
+        buffer_bytes: number of bytes that are read ahead; 0 for none.
+        offset: scalar int64, the byte at which a record starts.
     """
-    common = {"filenames": path, "compression_type": compression}
-    common["buffer_size"] = tf.constant(buffer_bytes, tf.int64)
-
-    def public() -> tf.Tensor:
-        records = tf.data.TFRecordDataset(path, compression, buffer_bytes)
-        return to_variant(records if offset is None else _from_offset(records, offset))
-
-    if offset is None:
-        variant = _raw("TFRecordDataset", common, public)
-    else:
-        variant = _raw("TFRecordDatasetV2", {**common, "byte_offsets": offset}, public)
+    variant = tf.raw_ops.TFRecordDatasetV2(
+        filenames=path,
+        compression_type="",
+        buffer_size=tf.constant(buffer_bytes, tf.int64),
+        byte_offsets=offset,
+    )
     return from_variant(variant, tf.TensorSpec([], tf.string))
-
-
-def _from_offset(records: tf.data.Dataset, offset: tf.Tensor) -> tf.data.Dataset:
-    """Return the records from a byte offset on, by reading all before it."""
-
-    def located(at: tf.Tensor, record: tf.Tensor) -> tuple[tf.Tensor, tuple[tf.Tensor, tf.Tensor]]:
-        end = at + tf.cast(tf.strings.length(record), tf.int64) + FRAME_OVERHEAD
-        return end, (at >= offset, record)
-
-    found = records.scan(tf.constant(0, tf.int64), located)
-    return found.filter(lambda is_wanted, _: is_wanted).map(lambda _, record: record)
 
 
 def with_cardinality(dataset: tf.data.Dataset, cardinality: int) -> tf.data.Dataset:
@@ -272,91 +183,14 @@ def pipeline_options() -> tf.data.Options:
 # Operations in a graph
 
 
-def gather(values: npt.NDArray[np.generic] | Sequence[str] | tf.Tensor, indices: tf.Tensor) -> tf.Tensor:
+def gather(values: tf.Tensor, indices: tf.Tensor) -> tf.Tensor:
     """Return ``tf.gather(values, indices)``, in one operation instead of three."""
-    arguments = {"params": values, "indices": indices, "validate_indices": False}
-    return _raw("Gather", arguments, lambda: tf.gather(values, indices))
+    return tf.raw_ops.Gather(params=values, indices=indices, validate_indices=False)
 
 
-def upper_bound(sorted_rows: npt.NDArray[np.int64] | tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-    """Return ``tf.searchsorted(sorted_rows, values, side="right")``, in one operation instead of a dozen.
-
-    ``sorted_rows`` has shape ``(m, n)``; ``values``, and the result (int64), have shape ``(m, k)``.
-    """
-    arguments = {"sorted_inputs": sorted_rows, "values": values, "out_type": tf.int64}
-    return _raw("UpperBound", arguments, lambda: tf.searchsorted(sorted_rows, values, "right", tf.int64))
-
-
-def new_counter() -> tf.Tensor:
-    """Return the resource of a counter that belongs to a pipeline; see ``count_up``.
-
-    A ``tf.Variable`` belongs to a Python object, and would be freed with the function that created it.
-    """
-    start = tf.constant(-1, tf.int64)
-
-    def public() -> tf.Tensor:
-        _VARIABLES.append(tf.Variable(start, trainable=False))
-        return _VARIABLES[-1].handle
-
-    counter = _raw("VarHandleOp", {"dtype": tf.int64, "shape": [], "shared_name": _ANONYMOUS}, public)
-    tf.raw_ops.AssignVariableOp(resource=counter, value=start)
-    return counter
-
-
-# The public equivalents of counters, which the process keeps.
-_VARIABLES: list[tf.Variable] = []
-
-
-def count_up(counter: tf.Tensor) -> tf.Tensor:
-    """Return the number of earlier calls with this counter, a scalar int64."""
-    tf.raw_ops.AssignAddVariableOp(resource=counter, value=tf.constant(1, tf.int64))
-    number = tf.raw_ops.ReadVariableOp(resource=counter, dtype=tf.int64)
-    number.set_shape([])
-    return number
-
-
-def fail(text: tf.Tensor) -> tf.Operation:
-    """Return an operation that always fails, with the scalar string ``text`` in its message.
+def fail_unless(fault: tf.Tensor) -> tf.Operation:
+    """Return an operation that fails with the scalar string ``fault`` in its message, unless it is empty.
 
     ``tf.debugging.Assert`` would wrap it in a ``tf.cond``.
     """
-    arguments = {"condition": False, "data": [text]}
-    return _raw("Assert", arguments, lambda: tf.debugging.Assert(False, [text]))
-
-
-# Strategies and checkpoints
-
-
-def distributed(
-    strategy: tf.distribute.Strategy, dataset: tf.data.Dataset
-) -> tf.distribute.DistributedDataset:
-    """Return the global batches of ``dataset``, split over the replicas of ``strategy``; length is known."""
-    return strategy.experimental_distribute_dataset(dataset)
-
-
-def current_worker_index() -> tf.Tensor:
-    """Return the index of the worker of a ``ParameterServerStrategy`` that runs the graph: a scalar int64."""
-    return tf.cast(tf.distribute.coordinator.experimental_get_current_worker_index(), tf.int64)
-
-
-def num_server_workers(strategy: tf.distribute.ParameterServerStrategy) -> int:
-    """Return the number of workers of ``strategy``.
-
-    The strategy has no public attribute for this; its coordinator reads the same private attribute.
-    """
-    return int(strategy._num_workers)
-
-
-class JsonState(tf.train.experimental.PythonState):  # type: ignore[misc]
-    """A JSON value that a ``tf.train.Checkpoint`` saves and restores."""
-
-    def __init__(self, value: object) -> None:
-        self.value: object = value
-
-    def serialize(self) -> str:
-        """Return the value as JSON, for a checkpoint."""
-        return json.dumps(self.value)
-
-    def deserialize(self, text: bytes) -> None:
-        """Replace the value with the one in a checkpoint."""
-        self.value = json.loads(text)
+    return tf.raw_ops.Assert(condition=tf.equal(fault, ""), data=[fault])

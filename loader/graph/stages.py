@@ -77,16 +77,6 @@ def _end_calls() -> None:
         time.sleep(0.01)
 
 
-def fail_unless(condition: tf.Tensor, explain: Callable[[], tf.Tensor]) -> tf.Operation:
-    """Return an operation that fails with the text of ``explain`` unless ``condition`` is true."""
-
-    def failed() -> tf.Tensor:
-        with tf.control_dependencies([raw_ops.fail(explain())]):
-            return tf.constant(False)
-
-    return tf.cond(condition, lambda: tf.constant(True), failed).op
-
-
 def keep_alive(dataset: tf.data.Dataset, kept: object) -> tf.data.Dataset:
     """Return ``dataset``, which, as all datasets and iterators made from it, keeps an object alive."""
     dataset.kept_alive = _Kept((kept,))

@@ -104,7 +104,7 @@ class LoadOptions:
         """Raise if options contradict each other."""
         if (self.boxes or self.keypoints) and self.image is None:
             raise OptionsError(
-                "boxes= and keypoints= move what they name with a decoded image; give image=, or leave them out"
+                "boxes= and keypoints= move what they name with a decoded image; give image=, too"
             )
         if self.on_damage == "skip" and self.remainder != "pad":
             raise OptionsError("skip-without-pad", remainder=self.remainder)
@@ -112,8 +112,8 @@ class LoadOptions:
             raise OptionsError("classes= cannot be combined with a Mix; mix datasets that have these classes")
         if self.resamples and self.sample_weights == BALANCED:
             raise OptionsError(
-                "sample_weights='balanced' counts classes as they are stored, which ratios change; leave one of "
-                "them out"
+                "sample_weights='balanced' counts classes as they are stored, which ratios change; leave one "
+                "of them out"
             )
 
     @property

@@ -44,7 +44,6 @@ class Ranges:
         return members + (self.starts - (ends - self.sizes))[row]
 
 
-
 @dataclass(frozen=True, eq=False)
 class Groups:
     """Groups with a quota each, evenly spread over an epoch.
@@ -80,7 +79,6 @@ class Groups:
         return self.members[self.firsts[group] + turn]
 
 
-
 @dataclass(frozen=True, eq=False)
 class Members:
     """Some examples, each once.
@@ -100,8 +98,6 @@ class Members:
         """Return the examples' numbers in the split, for an int64 array of members."""
         del epoch  # every epoch has the same examples
         return self.members[members]
-
-
 
 
 Population: TypeAlias = "Ranges | Members | Groups"

@@ -41,7 +41,9 @@ class Steps:
         plan, assignment = self.plan, self.plan.assignment
         opened = self._opened(epoch)
         if assignment.lanes:
-            own = slice(first := assignment.worker.index * assignment.worker_lanes, first + assignment.worker_lanes)
+            own = slice(
+                first := assignment.worker.index * assignment.worker_lanes, first + assignment.worker_lanes
+            )
             bounds = lane_bounds(assignment.num_positions, assignment.lanes)
             begins, lengths = (each[own, np.newaxis] for each in (bounds[:-1], np.diff(bounds)))
             rows = assignment.rows_per_lane

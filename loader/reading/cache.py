@@ -86,7 +86,12 @@ def _fill(folder: Path, source: OpenSplit, *, strict: bool) -> list[AnyPath]:
     root, name, shards = source.root, source.name, source.split.shards
     compression = source.manifest.compression
     verified = _read_verified(folder)
-    missing = [shard for shard in shards if verified.get(shard.path) != _identity(copy_of(shard, folder))]
+    identities = {shard.path: _identity(copy_of(shard, folder)) for shard in shards}
+    missing = [
+        shard
+        for shard in shards
+        if not (found := identities[shard.path]) or verified.get(shard.path) != found
+    ]
     num_bytes, free = sum(shard.record_bytes for shard in missing), shutil.disk_usage(folder).free
     if num_bytes > free:
         raise InputError(
@@ -222,9 +227,15 @@ class FirstRecords:
             with (folder / _KEPT).open("ab") as file:
                 if len(frames):
                     os.posix_fallocate(file.fileno(), 0, len(frames))
-            self._is_kept = np.memmap(folder / _KEPT, np.uint8, "r+", shape=(len(frames),)) if len(frames) else np.zeros(0, np.uint8)
+            self._is_kept = (
+                np.memmap(folder / _KEPT, np.uint8, "r+", shape=(len(frames),))
+                if len(frames)
+                else np.zeros(0, np.uint8)
+            )
         except OSError as error:
-            raise InputError("cache-unusable", where=error.filename or folder, why=error.strerror or error) from error
+            raise InputError(
+                "cache-unusable", where=error.filename or folder, why=error.strerror or error
+            ) from error
         self.frames: Frames = frames.read_from(paths)
         self._lengths = frames.places(np.arange(len(frames))).lengths
         self._most_bytes, self._lock = most_bytes, threading.Lock()
@@ -256,4 +267,6 @@ class FirstRecords:
                     self._is_kept[numbers[order[rows]]] = 1
             except OSError as error:
                 self._most_bytes = 0
-                _LOG.warning("%s: nothing more is cached: %s", self.frames.paths[0].parent, error.strerror or error)
+                _LOG.warning(
+                    "%s: nothing more is cached: %s", self.frames.paths[0].parent, error.strerror or error
+                )

@@ -73,5 +73,7 @@ class Damage:
             while self._is_skipped and not self._frames.is_sound(np.array([self._first_sound])).all():
                 self._first_sound += 1
                 if self._first_sound == len(self._frames):
-                    raise InputError("all-damaged", root=self._frames.root, number=len(self._frames), remedy=REMEDY)
+                    raise InputError(
+                        "all-damaged", root=self._frames.root, number=len(self._frames), remedy=REMEDY
+                    )
             return self._first_sound

@@ -22,7 +22,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.schemas.index import IntArray as Ints
 from tfshards.schemas import Feature, FormatError, Problem, Shard
 from tfshards.schemas.columns import (
     FEWEST,
@@ -37,6 +36,7 @@ from tfshards.schemas.columns import (
 from tfshards.schemas.companions import read_index
 from tfshards.schemas.frames import header_of, masked_crc32c_of
 from tfshards.schemas.index import FOOTER_BYTES, FRAME_OVERHEAD, HEADER_BYTES, RecordIndex
+from tfshards.schemas.index import IntArray as Ints
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.reader import in_flight
 from tfshards.schemas.storage.untrusted import open_regular, view_range
@@ -237,7 +237,9 @@ class Frames:
             while filled < len(data):
                 more = os.preadv(file.descriptor, [data[filled:]], offset + filled)
                 if not more:
-                    raise self._fault(shard, f"ends at byte {offset + filled}; it was cut after it was opened")
+                    raise self._fault(
+                        shard, f"ends at byte {offset + filled}; it was cut after it was opened"
+                    )
                 filled += more
         except OSError as error:
             raise self._fault(shard, f"cannot be read: {error.strerror or error}") from None
@@ -374,7 +376,9 @@ def intervals_of(
     rows = np.flatnonzero(is_first)
     firsts, counts = flat[rows], np.diff(np.append(rows, len(flat)))
     lanes = np.searchsorted(rows, np.arange(len(numbers) + 1) * width)
-    first_shards, last_shards = (np.searchsorted(ends, each, side="right") for each in (firsts, firsts + counts - 1))
+    first_shards, last_shards = (
+        np.searchsorted(ends, each, side="right") for each in (firsts, firsts + counts - 1)
+    )
     if (first_shards == last_shards).all():
         return firsts, counts, lanes, rows
     # an interval has a part in each of its shards, which is empty in an empty one

@@ -32,7 +32,7 @@ class Windows:
         self._open: dict[int, deque[_MemoryFile]] = defaultdict(lambda: deque(maxlen=2))
         self._lock = threading.Lock()
         cached = [] if cache is None else [str(path) for path in cache.frames.paths]
-        self._cached_paths = np.array([*cached, ""], object)
+        self._cached_paths = np.array([*cached, os.devnull], object)
 
     def chunk(self, reader: int, numbers: Ints) -> tuple[npt.NDArray[np.object_], Ints, Ints]:
         """Return files, intervals and lanes of a ``Chunk``.
@@ -63,8 +63,8 @@ class Windows:
         firsts, counts, lanes, heads = intervals_of(numbers, self._frames.ends, is_cached)
         shards, offsets, _ = self._frames.places(np.maximum(firsts, 0))
         of_cache = is_cached[heads]
-        offsets = np.where(of_cache, offsets, where[heads])
-        # the path after the cached ones does not exist
+        offsets = np.where(firsts < 0, 0, np.where(of_cache, offsets, where[heads]))
+        # the file after the cached ones is empty
         file = np.where(of_cache, shards, np.where(firsts < 0, len(files) - 2, len(files) - 1))
         return files, np.stack([file, offsets, counts], axis=1), lanes
 

@@ -14,10 +14,11 @@ from tfshards.loader.options.load_options import WEIGHT
 from tfshards.loader.options.worker import num_cpus
 from tfshards.loader.reading.damage import PADDING
 from tfshards.loader.tensors.decode import decode_image, decode_with_region
-from tfshards.loader.tensors.feed import MAP_SEED, MISSING, Feed
+from tfshards.loader.tensors.description import description_of
+from tfshards.loader.tensors.feed import MAP_SEED, Feed
 from tfshards.loader.tensors.labels import example_weights
 from tfshards.loader.tensors.ops import GRAPH
-from tfshards.loader.tensors.records import read_groups
+from tfshards.loader.tensors.records import completed, read_groups
 from tfshards.loader.tensors.specs import (
     Batch,
     Nest,
@@ -78,18 +79,8 @@ def parse_examples(records: tf.Tensor, features: Sequence[Feature]) -> dict[str,
         for lists of any length, ``(n, None)`` or ``(n, None, k)``; an image or a mask is its encoded bytes,
         shape ``(n,)`` string, and lists of them are ``(n, k)`` or ragged.
     """
-    values = tf.io.parse_example(records, {feature.name: _wire_spec(feature) for feature in features})
+    values = tf.io.parse_example(records, {feature.name: description_of(feature) for feature in features})
     return {feature.name: _decode(values[feature.name], feature) for feature in features}
-
-
-def _wire_spec(feature: Feature) -> tf.io.FixedLenFeature | tf.io.RaggedFeature:
-    if feature.is_encoded or feature.kind == "raw":
-        return tf.io.FixedLenFeature([], tf.string)
-    wire_dtype = {"bytes": tf.string, "int64": tf.int64, "float": tf.float32}[feature.wire]
-    if feature.is_ragged:
-        # A record without the feature reads as one with an empty list; only verify distinguishes them.
-        return tf.io.RaggedFeature(wire_dtype, row_splits_dtype=tf.int64)
-    return tf.io.FixedLenFeature(feature.shape, wire_dtype)
 
 
 def _decode(value: tf.Tensor, feature: Feature) -> tf.Tensor:
@@ -130,8 +121,7 @@ def make_batches(feed: Feed, content: Content) -> tf.data.Dataset:
     assignment = feed.plan.assignment
 
     def parse(begin: tf.Tensor, end: tf.Tensor, records: tf.Tensor) -> Values:
-        records = _completed(feed, begin, end, records)
-        return _parse(content, feed, begin, end, records)
+        return _parse(content, feed, begin, end, completed(feed, begin, end, records))
 
     parsed = mapped(read_groups(feed), parse, PARSED_AHEAD)
     if feed.group > 1 or content.by_example:
@@ -149,22 +139,6 @@ def make_batches(feed: Feed, content: Content) -> tf.data.Dataset:
     if assignment.remainder == "keep":
         steps = mapped(steps, without_padding)
     return mapped(steps, lambda *batch: delivered(content, *batch))
-
-
-def _completed(feed: Feed, begin: tf.Tensor, end: tf.Tensor, records: tf.Tensor) -> tf.Tensor:
-    """Return the records with what Python reads for missing ones, or the error that names a damaged one."""
-    if feed.is_by_record:
-        return records
-    # comparing the strings themselves would copy each
-    is_missing = tf.equal(tf.strings.length(records), len(MISSING))
-
-    def complete() -> tf.Tensor:
-        rows = tf.where(is_missing)
-        inputs = [begin, end, tf.squeeze(rows, 1)]
-        (found,) = call_method(feed.missing, inputs, [tf.TensorSpec([None], tf.string)])
-        return tf.tensor_scatter_nd_update(records, rows, found)
-
-    return tf.cond(tf.reduce_any(is_missing), complete, lambda: records)
 
 
 def _parse(content: Content, feed: Feed, begin: tf.Tensor, end: tf.Tensor, records: tf.Tensor) -> Values:

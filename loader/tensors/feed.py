@@ -12,6 +12,7 @@ rows that only pad the last batch; what such a row is, Python says.
 
 from __future__ import annotations
 
+import os
 import threading
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -28,6 +29,7 @@ from tfshards.loader.order.steps import Steps
 from tfshards.loader.reading.damage import Damage
 from tfshards.loader.reading.frames import Frames, intervals_of
 from tfshards.loader.reading.windows import UNREADABLE, WINDOW_BYTES, Windows
+from tfshards.schemas import FormatError, InputError
 
 # Takes the place of a record that is not there: no ``tf.train.Example`` consists of a single byte.
 MISSING = b"\xff"
@@ -70,7 +72,7 @@ class Feed:
         """Prepare to plan; ``windows`` fetches what TensorFlow cannot read where it is."""
         self.plan, self.frames, self._damage = plan, frames, damage
         self._steps, self._windows, self._content = Steps(plan), windows, content
-        self._paths = np.array([*map(str, frames.paths), ""], object)
+        self._paths = np.array([*map(str, frames.paths), os.devnull], object)
         self._iterations, self._lock = 0, threading.Lock()
         assignment = plan.assignment
         batch_bytes = plan.record_bytes * assignment.batch_size
@@ -137,16 +139,19 @@ class Feed:
         numbers.reshape(-1)[lies] = UNREADABLE
         firsts, counts, lanes, _ = intervals_of(numbers, self.frames.ends)
         shards, offsets, _ = self.frames.places(np.maximum(firsts, 0))
-        # the path after the last one does not exist
+        # the file after the last one is empty
         files = np.where(firsts < 0, len(self._paths) - 1, shards)
+        offsets = np.where(firsts < 0, 0, offsets)
         return Chunk(steps, self._paths, np.stack([files, offsets, counts], axis=1), lanes)
 
-    def records(self, begin: np.int64, end: np.int64) -> tuple[bytes, Ints, Ints]:
-        """Return the records of the steps ``[begin, end)``: their bytes, and where each begins and its length."""
-        numbers = self.numbers(begin, end)
-        _, data = self._damage.read(numbers, self.frames.records)
-        lengths = np.fromiter(map(len, data), np.int64, len(data))
-        return b"".join(data), np.cumsum(lengths) - lengths, lengths
+    def records(self, begin: np.int64, end: np.int64) -> tuple[bytes, Ints, Ints, bytes]:
+        """Return the records of the steps ``[begin, end)``: their bytes, and where each begins and its length.
+
+        The last value is the text of the error if one is damaged, and empty if none is.
+        """
+        found, fault = self.missing(begin, end, np.arange(int(end - begin) * self.plan.assignment.batch_size))
+        lengths = np.fromiter(map(len, found), np.int64, len(found))
+        return b"".join(found), np.cumsum(lengths) - lengths, lengths, fault
 
     def numbers(self, begin: np.int64, end: np.int64) -> Ints:
         """Return the numbers of the examples of the steps ``[begin, end)``; ``PADDING`` for other rows."""
@@ -154,13 +159,16 @@ class Feed:
         numbers = self._steps.numbers(epoch, step, step + int(end - begin)).reshape(-1)
         return self._damage.without(numbers)
 
-    def missing(self, begin: np.int64, end: np.int64, rows: Ints) -> npt.NDArray[np.object_]:
+    def missing(self, begin: np.int64, end: np.int64, rows: Ints) -> tuple[npt.NDArray[np.object_], bytes]:
         """Return the records of some rows of the steps ``[begin, end)``, of which padding has one, too.
 
-        Raises:
-            FormatError: a record is damaged; the error names it.
+        If one of them is damaged, no record is returned, but the text of the error that names it.
         """
-        return self._damage.read(self.numbers(begin, end)[rows], self.frames.records)[1]
+        try:
+            return self._damage.read(self.numbers(begin, end)[rows], self.frames.records)[1], b""
+        except (FormatError, InputError) as error:
+            # raised here, it would come with the stack of this function
+            return np.full(len(rows), MISSING, object), str(error).encode()
 
     def draws(self, begin: np.int64, numbers: Ints) -> tuple[npt.NDArray[Any], ...]:
         """Return the random draws, in the order of ``drawn``, of examples of the epoch of a step."""
@@ -191,7 +199,9 @@ class Feed:
         while length < self._chunk and bounds[-1] + length < num_steps:
             bounds.append(bounds[-1] + length)
             length = min(2 * length, self._chunk)
-        return np.array([*bounds, *range(bounds[-1] + self._chunk, num_steps, self._chunk), num_steps], np.int64)
+        return np.array(
+            [*bounds, *range(bounds[-1] + self._chunk, num_steps, self._chunk), num_steps], np.int64
+        )
 
     @property
     def _chunks(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from tfshards.loader.graph.raw_ops import gather, tfrecord_dataset
+from tfshards.loader.graph.raw_ops import fail_unless, gather, tfrecord_dataset, without_autograph
 from tfshards.loader.graph.stages import call_method, flat_mapped, interleaved, mapped
 from tfshards.loader.tensors.feed import MISSING, Feed
 
@@ -14,6 +14,7 @@ _BUFFER_BYTES = 1 << 16
 # By steps, the chunks that are read at the same time; and the groups of records that are read by ``Frames``.
 _OPEN = 2
 
+_TEXT = tf.TensorSpec([], tf.string)
 _SCALAR = tf.TensorSpec([], tf.int64)
 _VECTOR = tf.TensorSpec([None], tf.int64)
 _CHUNK = [_VECTOR, tf.TensorSpec([None], tf.string), tf.TensorSpec([None, 3], tf.int64), _VECTOR]
@@ -27,6 +28,7 @@ def read_groups(feed: Feed) -> tf.data.Dataset:
         the records of their rows, step by step, shape ``(steps * batch_size,)`` string; ``MISSING`` where
         there is none, or it cannot be read.
     """
+
     def of_iteration(begin: tf.Tensor, end: tf.Tensor) -> tf.data.Dataset:
         chunks = tf.data.Dataset.range(begin, end)
         if feed.is_by_record:
@@ -80,25 +82,44 @@ def _read(
     buffer_bytes = _BUFFER_BYTES if feed.plan.record_bytes < _BUFFERED_BYTES else 0
 
     def of_interval(file: tf.Tensor, offset: tf.Tensor, count: tf.Tensor) -> tf.data.Dataset:
-        records = tfrecord_dataset(gather(files, file), "", buffer_bytes, offset)
-        # what cannot be read must not move what comes after it
-        return records.ignore_errors().concatenate(lacking).take(count)
+        # a file that ends early must not move what comes after it
+        path = gather(files, file)
+        return tfrecord_dataset(path, buffer_bytes, offset).concatenate(lacking).take(count)
 
     def of_lane(first: tf.Tensor, end: tf.Tensor) -> tf.data.Dataset:
         columns = tf.unstack(intervals[first:end], axis=1)
         return flat_mapped(tf.data.Dataset.from_tensor_slices(tuple(columns)), of_interval)
 
-    if feed.plan.assignment.lanes:
-        num_lanes = feed.plan.assignment.worker_lanes // feed.readers
-        rows = feed.plan.assignment.rows_per_lane
+    assignment = feed.plan.assignment
+    if assignment.lanes:
+        rows = assignment.rows_per_lane
         bounds = tf.data.Dataset.from_tensor_slices((lanes[:-1], lanes[1:]))
+        num_lanes = assignment.worker_lanes // feed.readers
         records = interleaved(bounds, of_lane, cycle_length=num_lanes, block_length=rows)
-        size = feed.group * num_lanes * rows
+        rows *= num_lanes
     else:
-        records, size = of_lane(lanes[0], lanes[1]), feed.group * feed.plan.assignment.batch_size
+        rows, records = assignment.batch_size, of_lane(lanes[0], lanes[1])
+    read = _up_to_a_fault(records.batch(feed.group * rows), tf.size(steps, tf.int64) - 1)
+    lacking_groups = tf.data.Dataset.from_tensors(tf.fill([feed.group * rows], MISSING)).repeat()
     groups = tf.data.Dataset.from_tensor_slices((steps[:-1], steps[1:]))
-    read = tf.data.Dataset.zip(groups, records.batch(size))
-    return mapped(read, lambda bounds, records: (*bounds, records))
+
+    def group(bounds: tuple[tf.Tensor, tf.Tensor], records: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        begin, end = bounds
+        return begin, end, records[: (end - begin) * rows]
+
+    return mapped(tf.data.Dataset.zip(groups, read.concatenate(lacking_groups)), group)
+
+
+def _up_to_a_fault(groups: tf.data.Dataset, count: tf.Tensor) -> tf.data.Dataset:
+    """Return the groups before the first that cannot be read, without an error.
+
+    Records after a fault are not where they belong. ``zip`` uses up a number for each fault, so that even a
+    file that cannot be opened, and is tried again and again, ends.
+    """
+    tried = tf.data.Dataset.zip(tf.data.Dataset.range(count), groups).ignore_errors()
+    due = tf.data.Dataset.zip(tf.data.Dataset.range(count), tried)
+    in_order = due.take_while(without_autograph(lambda number, group: tf.equal(number, group[0])))
+    return mapped(in_order, lambda number, group: group[1])
 
 
 def _by_record(feed: Feed, chunks: tf.data.Dataset) -> tf.data.Dataset:
@@ -107,8 +128,26 @@ def _by_record(feed: Feed, chunks: tf.data.Dataset) -> tf.data.Dataset:
         return tf.data.Dataset.from_tensor_slices((steps[:-1], steps[1:]))
 
     def read(begin: tf.Tensor, end: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        specs = [tf.TensorSpec([], tf.string), _VECTOR, _VECTOR]
-        data, starts, lengths = call_method(feed.records, [begin, end], specs)
-        return begin, end, tf.strings.substr(data, starts, lengths)
+        specs = [_TEXT, _VECTOR, _VECTOR, _TEXT]
+        data, starts, lengths, fault = call_method(feed.records, [begin, end], specs)
+        with tf.control_dependencies([fail_unless(fault)]):
+            return begin, end, tf.strings.substr(data, starts, lengths)
 
     return mapped(flat_mapped(chunks, groups), read, _OPEN)
+
+
+def completed(feed: Feed, begin: tf.Tensor, end: tf.Tensor, records: tf.Tensor) -> tf.Tensor:
+    """Return records with what Python reads for missing ones, or fail with a text that names a damaged one."""
+    if feed.is_by_record:
+        return records
+    # comparing the strings themselves would copy each
+    is_missing = tf.equal(tf.strings.length(records), len(MISSING))
+
+    def complete() -> tf.Tensor:
+        rows = tf.where(is_missing)
+        inputs = [begin, end, tf.squeeze(rows, 1)]
+        found, fault = call_method(feed.missing, inputs, [tf.TensorSpec([None], tf.string), _TEXT])
+        with tf.control_dependencies([fail_unless(fault)]):
+            return tf.tensor_scatter_nd_update(records, rows, found)
+
+    return tf.cond(tf.reduce_any(is_missing), complete, lambda: records)

@@ -2,103 +2,42 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
+import tempfile
 import warnings
+from collections.abc import Mapping
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import Any
 
-import tensorflow as tf
+import h5py
+import numpy as np
 
+from tfshards.loader.options.selection import Position
 from tfshards.loader.options.validation import check_least
-from tfshards.loader.training.keras_hooks import Hooks
-from tfshards.loader.training.progress import Progress
-from tfshards.loader.training.strategies import has_several_hosts
+from tfshards.loader.training.counter import Counter
 from tfshards.schemas import InputError, OptionsError
-from tfshards.schemas.option import check_path
-from tfshards.schemas.storage.verbs import sync
+from tfshards.schemas.storage import AnyPath, any_path, verbs
+from tfshards.schemas.storage.any_path import on_disk
+from tfshards.schemas.storage.untrusted import open_regular
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-_STATE = "checkpoint"
-# A power cut may damage the last checkpoint; the previous one can then be restored.
+# A power cut may damage the newest file; the one before it can then be restored.
 KEPT = 2
-_FILE = re.compile(r"ckpt-(\d+)\.(?:index|data-\d+-of-\d+)")
-
-
-def newest_readable(folder: str) -> str | None:
-    """Return the prefix of the newest checkpoint that can be read; None if there is none yet.
-
-    Each tensor is read and compared with its checksum. Damaged checkpoints are named in a warning.
-    """
-    names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
-    numbers = {int(match[1]) for name in names if (match := _FILE.fullmatch(name))}
-    found = [f"ckpt-{number}" for number in sorted(numbers, reverse=True)]
-    faults: dict[str, str] = {}
-    named = _named_by_state(folder) if _STATE in names else None
-    if named is not None:
-        found = [named, *(name for name in found if name != named)]
-    elif _STATE in names:
-        faults[os.path.join(folder, _STATE)] = "is empty or damaged"
-    for name in found:
-        prefix = os.path.join(folder, name)
-        fault = _fault(prefix)
-        if not fault:
-            if faults:
-                _warn(f"{_faults_text(faults)}; training resumes from {prefix}, which is sound")
-            return prefix
-        faults |= fault
-    if not faults:
-        return None
-    if _STATE not in names and numbers == {1}:
-        _warn(f"{_faults_text(faults)}: the first checkpoint was not finished; training starts from scratch")
-        return None
-    raise InputError("checkpoints-unreadable", folder=folder, faults=_faults_text(faults))
-
-
-def _named_by_state(folder: str) -> str | None:
-    """Return the name of the newest checkpoint according to ``checkpoint``; None if that is damaged."""
-    try:
-        state = tf.train.get_checkpoint_state(folder)
-    except ValueError:
-        return None
-    return os.path.basename(state.model_checkpoint_path) if state else None
-
-
-def _fault(prefix: str) -> dict[str, str]:
-    """Return the fault of a checkpoint by its damaged file; nothing if it is sound."""
-    path = f"{prefix}.index"
-    try:
-        reader = tf.compat.v1.train.NewCheckpointReader(prefix)
-        path = f"{prefix}.data-00000-of-00001"
-        for name in reader.get_variable_to_dtype_map():
-            reader.get_tensor(name)
-    # of truncated data TensorFlow raises IndexError
-    except (tf.errors.OpError, IndexError) as error:
-        if not tf.io.gfile.exists(path):
-            return {path: "is missing"}
-        return {path: f"is damaged ({(str(error).splitlines() or [''])[0]})"}
-    return {}
-
-
-def _faults_text(faults: dict[str, str]) -> str:
-    return ", ".join(f"{path} {fault}" for path, fault in faults.items())
-
-
-def _warn(text: str) -> None:
-    # at the line that creates Resume
-    warnings.warn(text, stacklevel=4)
-
-
+# number, and the start of the file's SHA-256: HDF5 has no checksums
+_FILE = re.compile(r"(\d+)-([0-9a-f]{16})\.weights\.h5")
+# the dataset in the file that holds the JSON values of _saved
+_STATE = "tfshards"
+_BLOCK = 2**20
 # The value of ``stop_training`` that ends the epoch but not the training.
 _EPOCH_ENDS = object()
 
 
-class Resume(Hooks):
-    """Save the model and the position of the next batch in one checkpoint, and restore both.
+class Resume:
+    """Save the model and the position of the next batch in one file, and restore both.
 
     >>> resume = loader.Resume("checkpoints", every=500)
     >>> train = loader.load("data/photos", "train", batch_size=256, epochs=None, start=resume.progress)
@@ -110,42 +49,62 @@ class Resume(Hooks):
     ...     callbacks=[resume],
     ... )
 
-    After a crash, the same program resumes with the batch that follows the last checkpoint and runs only the
-    remaining steps of the interrupted epoch. Weights, layer seeds and the optimizer's state come from the
-    checkpoint; metrics and other callbacks start from scratch, so the logs of that epoch cover only its
-    remaining steps. A checkpoint is saved every ``every`` steps and after the validation of each epoch; the
-    latter includes the changes that callbacks listed before this one make at the end of an epoch. Each is
-    flushed to disk: if a power cut damages the newest one, the run resumes from the one before it, with a
-    warning. Keras may run on TensorFlow or on JAX.
+    After a crash, the same program resumes with the batch that follows the last save and runs only the
+    remaining steps of the interrupted epoch. Keras may run on any backend; on those other than TensorFlow,
+    ``iter(loader.batches(...))`` takes the place of ``load``. The file is one of ``model.save_weights``, with
+    the optimizer's state, to which the position and the states of random generators are added; metrics and
+    other callbacks start from scratch, so the logs of that epoch cover only its remaining steps. A model that
+    was compiled with another optimizer than the saved one keeps it, with a warning that names the difference.
+
+    A file is saved every ``every`` steps and after the validation of each epoch; the latter includes the
+    changes that callbacks listed before this one make at the end of an epoch. It appears as a whole, flushed
+    to disk; the newest two are kept. If the newest is damaged, the run resumes from the one before it, with a
+    warning.
     """
 
+    # for tf_keras
+    _supports_tf_logs = True
+
     def __init__(self, folder: str | os.PathLike[str], every: int | None = None) -> None:
-        """Read the position from the last checkpoint in ``folder``, if there is one.
+        """Read the position from the newest file in ``folder``, if there is one.
 
         Args:
-            folder: folder for the checkpoints of this run only; created if it is missing.
-            every: number of steps between checkpoints within an epoch; None to save only after epochs.
+            folder: folder, or URL in a bucket, for the files of this run only; created if it is missing.
+            every: number of steps between saves within an epoch; None to save only after epochs.
 
         Raises:
-            InputError: ``folder`` has checkpoints, but none that can be read.
-            OptionsError: ``every`` is less than 1, or Keras runs on another backend.
+            InputError: ``folder`` has saved files, but none that can be read.
+            OptionsError: ``every`` is less than 1.
         """
-        _check_backend()
-        check_path("folder", folder)
+        self._folder = any_path(folder, "folder")
         if every is not None:
             check_least("every", every, 1)
-        self._folder = os.fspath(folder)
-        self._every = every
-        self._checkpoint: tf.train.CheckpointManager | None = None
-        self._batches = self._since = 0
-        self.progress: Progress = Progress()
-        # a variable of a backend other than TensorFlow, and the copy that checkpoints hold
-        self._copies: list[tuple[tf.keras.Variable, tf.Variable]] = []
-        self._latest = newest_readable(self._folder)
-        if self._latest is not None:
-            tf.train.Checkpoint(progress=self.progress).restore(self._latest).expect_partial()
+        self._every, self._batches, self._since = every, 0, 0
+        self._number, self._path, self._saved = _newest(self._folder)
+        self.progress: Counter = Counter(Position.from_json(self._saved["position"]) if self._saved else None)
+        self._torch_states: list[str] = []
+        # the optimizer of the last fit, and its options as it was compiled
+        self._optimizer: object = None
+        self._compiled: Mapping[str, Any] = {}
 
     # as Keras's callback
+
+    def __getattr__(self, name: str) -> object:
+        # subclassing Keras's Callback would import Keras, and choose between Keras 3 and tf_keras
+        if name.startswith(("on_", "_implements_")):
+            return _nothing
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def set_model(self, model: Any) -> None:  # noqa: ANN401 -- of Keras 3 or tf_keras
+        """Store the model, as Keras's own callbacks do."""
+        self.model: Any = model
+
+    def set_params(self, params: Mapping[str, int]) -> None:
+        """Store the parameters of ``fit``, as Keras's own callbacks do."""
+        self.params: Mapping[str, int] = params
+
+    def _implements_train_batch_hooks(self) -> bool:
+        return True
 
     def on_train_begin(self, logs: object = None) -> None:
         """Restore the model, once, and check that the steps and epochs of ``fit`` match the position.
@@ -153,17 +112,15 @@ class Resume(Hooks):
         Raises:
             OptionsError: the model, the steps or the epochs of ``fit`` do not match the position.
         """
-        model, params = cast("tf.keras.Model", self.model), cast("Mapping[str, int]", self.params)
-        steps, epochs = self.progress.steps_per_epoch, self.progress.epochs
-        if self._checkpoint is None:
-            self._restore(model)
+        steps, epochs, params = self.progress.steps_per_epoch, self.progress.epochs, self.params
+        self._restore()
         if not self.progress.is_at_start:
             raise OptionsError("resume-steps-taken")
         if params["steps"] != steps:
             raise OptionsError("resume-steps-per-epoch", params=params["steps"], steps=steps)
         if epochs is not None and params["epochs"] > epochs:
             raise OptionsError("resume-epochs", params=params["epochs"], epochs=epochs)
-        at_once = getattr(model, "steps_per_execution", 1)
+        at_once = getattr(self.model, "steps_per_execution", 1)
         if (steps - self.progress.step) % at_once or steps % at_once:
             raise OptionsError(
                 "resume-steps-per-execution", at_once=at_once, steps=steps, steps2=steps - self.progress.step
@@ -180,24 +137,29 @@ class Resume(Hooks):
             raise OptionsError("resume-initial-epoch", epoch=epoch, epoch2=self.progress.epoch)
         self._batches = 0
 
+    def on_train_batch_begin(self, batch: int, logs: object = None) -> None:
+        """Restore PyTorch's generators, from which Keras has drawn when it began to read."""
+        _set_torch_states(self._torch_states)
+        self._torch_states = []
+
     def on_train_batch_end(self, batch: int, logs: object = None) -> None:
-        """Count the steps taken, and save if there were ``every`` since the last checkpoint."""
-        model, steps = cast("tf.keras.Model", self.model), batch + 1 - self._batches
+        """Count the steps taken, and save if there were ``every`` since the last save."""
+        steps = batch + 1 - self._batches
         self._batches = batch + 1
         self._since += steps
+        self._saved = None
         self.progress.advance(steps)
         if self.progress.step == 0:
             # on_epoch_end saves, after validation
-            if self._batches < self.progress.steps_per_epoch and not model.stop_training:
-                model.stop_training = _EPOCH_ENDS
+            if self._batches < self.progress.steps_per_epoch and not self.model.stop_training:
+                self.model.stop_training = _EPOCH_ENDS
         elif self._every is not None and self._since >= self._every:
             self._save()
 
     def on_epoch_end(self, epoch: int, logs: object = None) -> None:
         """Save, unless training stopped within the epoch."""
-        model = cast("tf.keras.Model", self.model)
-        if model.stop_training is _EPOCH_ENDS:
-            model.stop_training = False
+        if self.model.stop_training is _EPOCH_ENDS:
+            self.model.stop_training = False
         if self.progress.step == 0:
             self._save()
 
@@ -206,68 +168,165 @@ class Resume(Hooks):
         if hasattr(self.model, "jax_state_sync"):
             # within an epoch the variables of JAX are not in the model
             self.model.jax_state_sync()
-        for variable, copy in self._copies:
-            copy.assign(variable.numpy())
-        prefix = Path(cast("tf.train.CheckpointManager", self._checkpoint).save())
-        folder = prefix.parent
-        # A power cut can then damage only a later checkpoint. Object stores have nothing to flush.
-        if folder.is_dir():
-            for path in (*folder.glob(f"{prefix.name}.*"), folder / _STATE):
-                with path.open("rb") as file:
-                    os.fsync(file.fileno())
-            sync(folder)
+        verbs.make_folder(self._folder)
+        with tempfile.TemporaryDirectory(dir=on_disk(self._folder)) as scratch:
+            new = Path(scratch, "new.weights.h5")
+            self.model.save_weights(new)
+            with h5py.File(new, "a") as file:
+                file[_STATE] = json.dumps(
+                    {
+                        "position": self.progress.position.to_json(),
+                        "optimizer": self._compiled,
+                        "seeds": [seed.numpy().tolist() for seed in _seeds(self.model)],
+                        "torch": _torch_states(),
+                    }
+                )
+            self._number += 1
+            path = self._folder / f"{self._number}-{_digest(new)}.weights.h5"
+            if isinstance(path, Path):
+                verbs.sync(new)
+                new.replace(path)
+                verbs.sync(path.parent)
+            else:
+                with new.open("rb") as data:
+                    verbs.write(path, iter(partial(data.read, _BLOCK), b""))
+        verbs.delete(self._folder, [name for _, name in _files(self._folder)[KEPT:]])
 
-    def _restore(self, model: tf.keras.Model) -> None:
+    def _restore(self) -> None:
+        model, saved = self.model, self._saved
         _check_model(model)
         strategy = getattr(model, "distribute_strategy", None)
         with strategy.scope() if strategy else nullcontext():
             model.optimizer.build(model.trainable_variables)
-        # Keras 3 wraps TensorFlow's variables; a checkpoint of the objects would miss the layer seeds.
-        model_variables, optimizer_variables = (
-            [self._variable_of(each) for each in owner.variables] for owner in (model, model.optimizer)
-        )
-        checkpoint = tf.train.Checkpoint(
-            progress=self.progress, model=model_variables, optimizer=optimizer_variables
-        )
-        if self._latest is not None:
+        if model.optimizer is not self._optimizer:
+            self._optimizer, self._compiled = model.optimizer, _options_of(model.optimizer)
+        if saved is None:
+            return
+        is_same = saved["optimizer"] == self._compiled
+        if not is_same and self.params["epochs"] > self.progress.epoch:
+            warnings.warn(_another_optimizer(self._path, saved["optimizer"], self._compiled), stacklevel=2)
+        with tempfile.TemporaryDirectory() as scratch, warnings.catch_warnings():
+            warnings.filterwarnings("error", "Skipping variable loading")
+            path = self._path
+            if not isinstance(path, Path):
+                path = Path(scratch, "saved.weights.h5")
+                path.write_bytes(self._path.read_bytes())
+            optimizer = model.optimizer
             try:
-                checkpoint.restore(self._latest).assert_consumed()
-            except (AssertionError, ValueError, tf.errors.OpError) as error:
-                raise OptionsError("resume-model", latest=self._latest, error=error) from error
-            for variable, copy in self._copies:
-                variable.assign(copy.numpy())
-        state = os.path.join(self._folder, _STATE)
-        if tf.io.gfile.exists(state) and _named_by_state(self._folder) is None:
-            # TensorFlow would refuse a damaged file
-            tf.io.gfile.remove(state)
-        self._checkpoint = tf.train.CheckpointManager(checkpoint, self._folder, max_to_keep=KEPT)
-
-    def _variable_of(self, variable: tf.keras.Variable) -> tf.Variable:
-        """Return the variable of TensorFlow that a checkpoint saves for a variable of Keras."""
-        if isinstance(variable, tf.Variable):
-            return variable
-        if isinstance(variable.value, tf.Variable):
-            return variable.value
-        with tf.device("CPU"):
-            copy = tf.Variable(variable.numpy(), trainable=False)
-        self._copies.append((variable, copy))
-        return copy
+                if not is_same:
+                    # Keras loads what is an attribute
+                    model.optimizer = None
+                model.load_weights(path)
+            except (ValueError, KeyError, UserWarning) as error:
+                raise OptionsError("resume-model", latest=self._path, error=error) from error
+            finally:
+                model.optimizer = optimizer
+        for seed, value in zip(_seeds(model), saved["seeds"], strict=True):
+            seed.assign(np.array(value, seed.numpy().dtype))
+        self._torch_states = saved["torch"]
 
 
-def _check_backend() -> None:
-    """Raise OptionsError if Keras runs on a backend whose models cannot be resumed exactly."""
-    # TensorFlow imports Keras 3, unless TF_USE_LEGACY_KERAS replaces it
+def _nothing(*_: object, **__: object) -> None: ...
+
+
+# Keras does not call it, then.
+_nothing._is_default = True  # type: ignore[attr-defined]
+
+
+def _files(folder: AnyPath) -> list[tuple[int, str]]:
+    """Return number and name of each saved file, the newest first."""
+    matches = map(_FILE.fullmatch, verbs.files_in(folder))
+    return sorted(((int(match[1]), match[0]) for match in matches if match), reverse=True)
+
+
+def _newest(folder: AnyPath) -> tuple[int, AnyPath, Any]:
+    """Return number, path and state of the newest file that can be read; 0 and None if there is none yet.
+
+    Damaged files are named in a warning.
+    """
+    faults, files = [], _files(folder)
+    for _, name in files:
+        path = folder / name
+        try:
+            if _digest(path) != name.partition("-")[2].partition(".")[0]:
+                raise ValueError("its content is not what was saved")
+            with open_regular(path) as file, h5py.File(file) as opened:
+                state = json.loads(opened[_STATE][()])
+        except (OSError, ValueError, KeyError) as error:
+            faults.append(f"{path} is damaged ({error})")
+            continue
+        if faults:
+            # at the line that creates Resume
+            text = f"{', '.join(faults)}; training resumes from {path}, which is sound"
+            warnings.warn(text, stacklevel=3)
+        return files[0][0], path, state
+    if faults:
+        raise InputError("checkpoints-unreadable", folder=folder, faults=", ".join(faults))
+    return 0, folder, None
+
+
+def _digest(path: AnyPath) -> str:
+    return verbs.file_digest(path).partition(":")[2][:16]
+
+
+def _seeds(model: Any) -> list[Any]:  # noqa: ANN401
+    """Return the states of the generators of a model's layers, which Keras does not save."""
+    weights = {id(weight) for weight in model.weights}
+    return [variable for variable in model.variables if id(variable) not in weights]
+
+
+def _options_of(optimizer: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Return the class and the options of an optimizer, as JSON values."""
+    options = {"optimizer": type(optimizer).__name__, **optimizer.get_config()}
+    # its name counts the optimizers of the process; values are numbers of NumPy, or objects of the user's
+    del options["name"]
+    plain: dict[str, Any] = json.loads(
+        json.dumps(options, default=lambda each: each.item() if hasattr(each, "item") else str(type(each)))
+    )
+    return plain
+
+
+def _another_optimizer(path: AnyPath, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """Return the warning that a model is compiled with another optimizer than the saved one."""
+    names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+    differences = ", ".join(f"{name} was {old.get(name)!r}, now it is {new.get(name)!r}" for name in names)
+    return (
+        f"{path} was saved with another optimizer ({differences}): only the weights are restored, and the "
+        "optimizer of compile() starts anew; to resume exactly, compile the model as it was"
+    )
+
+
+def _torch_states() -> list[str]:
+    """Return the states of PyTorch's generators, if Keras runs on it: Dropout without a seed uses them."""
+    if not _is_on_torch():
+        return []
+    torch = sys.modules["torch"]
+    states = [torch.get_rng_state(), *torch.cuda.get_rng_state_all()]
+    return [state.numpy().tobytes().hex() for state in states]
+
+
+def _set_torch_states(states: list[str]) -> None:
+    if states and _is_on_torch():
+        torch = sys.modules["torch"]
+        of_cpu, *of_gpus = (torch.tensor([*bytes.fromhex(state)], dtype=torch.uint8) for state in states)
+        torch.set_rng_state(of_cpu)
+        torch.cuda.set_rng_state_all(of_gpus[: torch.cuda.device_count()])
+
+
+def _is_on_torch() -> bool:
     keras = sys.modules.get("keras")
-    backend = keras.backend.backend() if keras else "tensorflow"
-    if backend not in ("tensorflow", "jax"):
-        raise OptionsError("resume-backend", backend=backend)
+    return keras is not None and keras.backend.backend() == "torch"
 
 
-def _check_model(model: tf.keras.Model) -> None:
-    """Raise unless the model has everything that a checkpoint saves."""
-    strategy = getattr(model, "distribute_strategy", None)
+def _check_model(model: Any) -> None:  # noqa: ANN401
+    """Raise OptionsError unless the model has everything that is saved, in this process."""
     is_one_of_several = hasattr(model, "jax_state_sync") and sys.modules["jax"].process_count() > 1
-    if is_one_of_several or (strategy and has_several_hosts(strategy)):
+    if strategy := getattr(model, "distribute_strategy", None):
+        # of TensorFlow, which is imported then
+        from tfshards.loader.training.strategies import has_several_hosts
+
+        is_one_of_several |= has_several_hosts(strategy)
+    if is_one_of_several:
         raise OptionsError("resume-hosts")
     if not model.built or not model.variables:
         raise OptionsError("resume-no-weights")

@@ -27,16 +27,15 @@ assert keras.backend.backend() == os.environ["KERAS_BACKEND"]
 EPOCHS, BATCH_SIZE, EVERY = 3, 4, 4
 
 
-def load(dataset, progress, epochs):
-    return loader.load(
-        dataset,
-        "train",
-        batch_size=BATCH_SIZE,
-        shuffle=loader.Shuffle(seed=5, run=3),
-        image=loader.Image(size=(6, 6), crop="random", flip="horizontal", dtype="float32"),
-        epochs=epochs,
-        start=progress,
-    )
+def options(progress, epochs):
+    return {
+        "batch_size": BATCH_SIZE,
+        "shuffle": loader.Shuffle(seed=5, run=3),
+        "select": ("image", "number"),
+        "image": loader.Image(size=(6, 6), crop="random", flip="horizontal", dtype="float32"),
+        "epochs": epochs,
+        "start": progress,
+    }
 
 
 class Log:
@@ -55,11 +54,14 @@ class Log:
 
 
 def noted_by(log):
-    """Return the class of models on TensorFlow that log each step."""
+    """Return the class of models on TensorFlow or PyTorch that log each step."""
 
     class Noted:
         def train_step(self, data):
             image, number = data
+            if keras.backend.backend() == "torch":
+                log.note(self.optimizer.iterations.value, number, image)
+                return super().train_step(data)
             tf.numpy_function(log.note, [self.optimizer.iterations, number, image], [])
             return super().train_step(data)
 
@@ -81,9 +83,9 @@ def noted_in_jax_by(log):
 
 
 def with_keras(keras, dataset, folder, log):
-    is_jax = keras.backend.backend() == "jax"
+    backend = os.environ["KERAS_BACKEND"]
 
-    class Noted((noted_in_jax_by if is_jax else noted_by)(log), keras.Sequential):
+    class Noted((noted_in_jax_by if backend == "jax" else noted_by)(log), keras.Sequential):
         pass
 
     keras.utils.set_random_seed(3)
@@ -92,10 +94,14 @@ def with_keras(keras, dataset, folder, log):
     # In tf_keras the random state of layers is not part of the variables.
     if keras.__name__ == "keras":
         model.add(layers.Dropout(0.5, seed=1))
+        model.add(layers.Dropout(0.1))
     model.add(layers.Dense(1))
     model.compile(keras.optimizers.Adam(0.01), "mse")
     resume = loader.Resume(folder, every=EVERY)
-    train = load(dataset, resume.progress, epochs=None).map(lambda batch: (batch["image"], batch["number"]))
+    is_tensorflow = backend == "tensorflow"
+    read = loader.load if is_tensorflow else loader.batches
+    train = read(dataset, "train", **options(resume.progress, None))
+    train = train if is_tensorflow else iter(train)
     history = model.fit(
         train,
         epochs=EPOCHS,
@@ -118,11 +124,11 @@ def with_a_loop(dataset, folder, log):
     checkpoint = tf.train.Checkpoint(weights=weights, momentum=momentum, steps=steps, progress=progress)
     manager = tf.train.CheckpointManager(checkpoint, folder, max_to_keep=2)
     manager.restore_or_initialize()
-    for batch in load(dataset, progress, EPOCHS):
-        log.note(steps.numpy(), batch["number"].numpy(), batch["image"].numpy())
-        images = tf.reshape(batch["image"], [-1, 36]) / 255
+    for image, number in loader.load(dataset, "train", **options(progress, EPOCHS)):
+        log.note(steps.numpy(), number.numpy(), image.numpy())
+        images = tf.reshape(image, [-1, 36]) / 255
         with tf.GradientTape() as tape:
-            error = tf.linalg.matvec(images, weights) - tf.cast(batch["number"], tf.float32)
+            error = tf.linalg.matvec(images, weights) - tf.cast(number, tf.float32)
             loss = tf.reduce_mean(error**2)
         momentum.assign(0.9 * momentum + tape.gradient(loss, weights))
         weights.assign_sub(0.01 * momentum)

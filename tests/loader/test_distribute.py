@@ -51,7 +51,10 @@ def dataset(write_dataset, tmp_path_factory):
 def run(programs, dataset):
     """What the program saw on two replicas, and what it wrote to stderr."""
     program = Path(__file__).with_name("two_replicas.py")
-    done = programs.run([program, dataset], env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
+    done = programs.run(
+        [program, dataset, json.dumps([case[0] for case in UNEVEN])],
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout), done.stderr
 
@@ -136,11 +139,19 @@ def test_a_loop_gets_each_example_with_its_list(run, remainder):
         assert len(set(read)) == len(read) == (COUNT if remainder == "pad" else 20)
 
 
-@pytest.mark.parametrize(("size", "use", "predicted"), [("1", "use 2, or", 22), ("5", "use 4 or 6, or", 20)])
-def test_load_warns_of_batches_that_the_replicas_cannot_share(run, size, use, predicted):
-    found = run[0]["uneven"][size]
+UNEVEN = [
+    ({"batch_size": 1}, "batch_size=1 cannot", "use 2, or", 22),
+    ({"batch_size": 5}, "batch_size=5 cannot", "use 4 or 6, or", 20),
+    ({"batch_size": 32, "remainder": "keep", "take": 7}, "the only batch, of 7 examples, cannot", "'pad'", 7),
+]
+
+
+@pytest.mark.parametrize(("number", "case"), enumerate(UNEVEN))
+def test_load_warns_of_batches_that_the_replicas_cannot_share(run, number, case):
+    _, what, use, predicted = case
+    found = run[0]["uneven"][number]
     (warning,) = found["warnings"]
-    assert warning.startswith(f"batch_size={size} cannot be divided evenly among the 2 replicas")
+    assert warning.startswith(f"{what} be divided evenly among the 2 replicas")
     assert use in warning
     assert found["predicted"] == predicted, "predict works, so that this is no error"
 
@@ -190,6 +201,9 @@ def test_a_batch_that_the_replicas_do_not_divide_is_refused(dataset):
         loader.distribute(TwoReplicas(), dataset, global_batch_size=1)
     with raises(OptionsError, "strategy-type", strategy="mirrored"):
         loader.distribute("mirrored", dataset, global_batch_size=4)
+    servers = tf.distribute.ParameterServerStrategy.__new__(tf.distribute.ParameterServerStrategy)
+    with raises(OptionsError, "strategy-servers"):
+        loader.distribute(servers, dataset, global_batch_size=4)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 Run by test_distribute.py: TensorFlow's devices are fixed for the life of a process.
 
-Usage: two_replicas.py DATASET
+Usage: two_replicas.py DATASET CASES
 """
 
 import itertools
@@ -93,20 +93,20 @@ def fit_distributed(model, strategy, path):
     return {"steps": steps, "evaluated": both}
 
 
-def uneven(model, path):
+def uneven(model, path, cases):
     """Return the warnings of ``load`` for batches that two replicas cannot share, and rows of ``predict``.
 
     Neither ``fit`` nor ``evaluate`` is tried: after their error TensorFlow may crash at any later time.
     """
-    found = {}
-    for size in (1, 5):
+    found = []
+    for options in cases:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
-            data = loader.load(path, batch_size=size, select=SELECT)
-            loader.load(path, batch_size=size, select=SELECT, worker=loader.Worker())
+            data = loader.load(path, **options, select=SELECT)
+            loader.load(path, **options, select=SELECT, worker=loader.Worker())
         texts = [str(warning.message) for warning in caught]
         rows = len(model.predict(data, verbose=0))
-        found[size] = {"warnings": texts, "predicted": rows}
+        found.append({"warnings": texts, "predicted": rows})
     return found
 
 
@@ -129,7 +129,7 @@ def loop(strategy, path, select=("number",), passes=2, **options):
     ]
 
 
-def main(path):
+def main(path, cases):
     warnings.simplefilter("error", UserWarning)
     tf.config.set_logical_device_configuration(
         tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
@@ -139,7 +139,7 @@ def main(path):
     with strategy.scope():
         model = make_model()
         found["two"] = train(model, path)
-        found["uneven"] = uneven(model, path)
+        found["uneven"] = uneven(model, path, json.loads(cases))
         found["distributed"] = fit_distributed(model, strategy, path)
     found["padded"] = loop(strategy, path, remainder="pad")
     found["shuffled"] = loop(strategy, path, shuffle=loader.Shuffle(seed=2))
