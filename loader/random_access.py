@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfshards.loader.options.load_options import cache_of
-from tfshards.loader.options.selection import select_features
+from tfshards.loader.options.selection import absolute, select_features
 from tfshards.loader.options.validation import check_choice
 from tfshards.loader.reading.cache import copied_shards
 from tfshards.loader.reading.frames import Frames, read_values
@@ -72,7 +72,7 @@ class Records:
         if bound is not None:
             raise OptionsError("cache-has-bound", cache=cache, folder=folder)
         check_choice("check", check, ("crc", "none"))
-        self._arguments = (os.fspath(path), split, select, check, cache)
+        self._arguments = (str(absolute(path)), split, select, check, cache)
         manifest, root = read_manifest(path), any_path(path)
         source = OpenSplit(root, manifest, split_name(manifest, split, root))
         self.schema: Schema = manifest.schema
