@@ -19,7 +19,6 @@ from tfshards.loader.reading.source import OpenSplit, split_name
 from tfshards.schemas import InputError, OptionsError, Schema, read_manifest
 from tfshards.schemas.columns import Columns
 from tfshards.schemas.keys import KeyTable, each_shard
-from tfshards.schemas.option import check_path
 from tfshards.schemas.storage import any_path
 
 Example: TypeAlias = "dict[str, Any]"
@@ -67,12 +66,12 @@ class Records:
         check: Check = "crc",
         cache: str | None = None,
     ) -> None:
-        check_path("path", path)
+        path = str(absolute(path))
         folder, bound = cache_of(cache)
         if bound is not None:
             raise OptionsError("cache-has-bound", cache=cache, folder=folder)
         check_choice("check", check, ("crc", "none"))
-        self._arguments = (str(absolute(path)), split, select, check, cache)
+        self._arguments = (path, split, select, check, cache)
         manifest, root = read_manifest(path), any_path(path)
         source = OpenSplit(root, manifest, split_name(manifest, split, root))
         self.schema: Schema = manifest.schema

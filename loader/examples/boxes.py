@@ -47,12 +47,12 @@ def checked_points(
             keypoints, features, "(k, 2), (None, 2) or (None, 2k), or with 3 for each point"
         )
         keypoints = _as_declared(keypoints, feature, images, features, known)
-        _check_keypoints(keypoints, feature, images, known)
+        _check_keypoints(keypoints, feature, images)
         found.append(keypoints)
     if boxes is not None:
         feature = _feature_of(boxes, features, "(None, 4) or (4,)")
-        is_one, stored = feature.shape == (4,), known.get(feature.name)
-        if not (is_one or feature.shape == (None, 4)) or (stored and not stored.are_boxes):
+        is_one = feature.shape == (4,)
+        if not is_one and feature.shape != (None, 4):
             raise _wrong_feature(boxes, features, "(None, 4) or (4,)")
         boxes = _as_declared(boxes, feature, images, features, known)
         _check_along(boxes, features, is_one=is_one, is_cropped=images[str(boxes.image)].crop is not None)
@@ -86,6 +86,8 @@ def _as_declared(
     if stored is None and options.format is None:
         raise invalid(f"{name}.format", None, f"given: the dataset does not declare that of {feature.name!r}")
     if stored is not None:
+        if stored.are_boxes != isinstance(options, Boxes):
+            raise invalid(f"{name}.feature", feature.name, f"another one: it is declared as {stored}")
         declared = stored.order, stored.is_normalized
         if any(one not in (None, other) for one, other in zip(given, declared, strict=True)):
             allowed = (
@@ -102,11 +104,9 @@ def _as_declared(
     return replace(options, normalized=bool(options.normalized), image=image)
 
 
-def _check_keypoints(
-    keypoints: Keypoints, feature: Feature, images: Mapping[str, Image], known: Mapping[str, Coordinates]
-) -> None:
-    stored, size, last = known.get(feature.name), len(str(keypoints.format)), feature.shape[-1]
-    if len(feature.shape) != 2 or not last or last % size or (stored is not None and stored.are_boxes):
+def _check_keypoints(keypoints: Keypoints, feature: Feature, images: Mapping[str, Image]) -> None:
+    size, last = len(str(keypoints.format)), feature.shape[-1]
+    if len(feature.shape) != 2 or not last or last % size:
         allowed = f"of shape (k, {size}), (None, {size}) or (None, {size}k), not {feature.shape}"
         raise invalid("Keypoints.feature", feature.name, allowed)
     # of an image, or of each of its objects; None if it varies
