@@ -174,7 +174,7 @@ def read_mapped(folder: Path) -> None:
         for path in sorted((folder / "tfshards").glob("*/*.tfrecord-*")):
             with open(path, "rb") as file:
                 maps.append(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-            index = parse_index((path.parent / "index" / f"{path.name}.idx").read_text(), "index")
+            index = parse_index((path.parent / "index" / f"{path.name}.idx").read_bytes(), "index")
             spots += [
                 (len(maps) - 1, *spot)
                 for spot in zip(index.offsets.tolist(), index.lengths.tolist(), strict=True)

@@ -148,7 +148,7 @@ def random_runs(folder: Path, name: str) -> list[tuple[str, int, int]]:
 
     runs = []
     for shard, path in shards_of(folder):
-        index = parse_index(path.read_text(), str(path))
+        index = parse_index(path.read_bytes(), str(path))
         count = max(1, int(RUN_BYTES / index.lengths.mean()))
         offsets = index.offsets[: len(index.lengths) // count * count : count]
         runs += [(f"gs://{BUCKET}/{name}/{shard}", offset, count) for offset in offsets.tolist()]

@@ -21,8 +21,6 @@ def main(dataset: str, fast_folder: str) -> None:
         select=("image", "label"),
         image=loader.Image(size=(32, 32), channels=1),
         shuffle=loader.Shuffle(seed=0),
-        # The limit for reading and decoding; if it is too small, the error names the smallest one that works.
-        memory_budget="512MiB",
         # The first run copies the shards from slow storage; later runs reuse the copies.
         cache=f"disk:{fast_folder}",
     )

@@ -96,13 +96,13 @@ def load(
         cache: "disk:PATH", a folder on a local disk (or in ``/dev/shm``) to which the split's shards are
             copied before the first step, each checked by its digest; its parent must exist. Later runs and
             other processes find the copies. Stored bytes are copied: order, decoding and augmentation do not
-            change. "disk:PATH, 200GiB" has at most that many bytes of blocks, about 1 MiB each, which are
-            fetched in the order of the run, checked, and kept by when that order needs them next; processes
-            that use it at the same time divide the bytes. None reads local files as they are; blocks of a
-            bucket are then in memory only, until they are read.
+            change. Compressed shards are unpacked, and are read only from there. "disk:PATH, 200GiB" keeps
+            the records of the split that are read first, until they have that many bytes: never more traffic
+            than without a cache. None reads local files as they are, and what the order needs next of a
+            bucket into memory.
         on_damage: "raise" ends the run at a damaged record, with an error that names it; "skip", which
-            requires ``remainder="pad"``, reads all of the split before the first step and delivers the
-            split's first good record, with weight 0, instead of each damaged one.
+            requires ``remainder="pad"``, makes it padding where it is met, with the values of the split's
+            first sound record and weight 0, and logs it.
 
     Returns:
         Batches of shape ``(batch_size, *shape)``: a dict by feature name in the schema's order, or the tuple

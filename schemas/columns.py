@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
-from itertools import chain
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from tfshards.schemas.errors import OptionsError
-from tfshards.schemas.example import ParsedExample, single_lists, single_values
+from tfshards.schemas.example import ParsedExample
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.schema import Feature
 
@@ -21,7 +19,11 @@ Values: TypeAlias = "dict[str, npt.NDArray[Any]]"
 
 # Records of one length are read and parsed together if they are no fewer, and not longer, than this.
 FEWEST, LONGEST = 4, 1 << 15
-# Layouts of one length that are remembered.
+# Records are parsed without protobuf from this length on.
+_LONG = 1 << 13
+# Bytes of the integers for which a loop is fast.
+_FEW = 64
+# Layouts that are looked for among records of one length.
 _MOST_LAYOUTS = 8
 
 
@@ -69,17 +71,15 @@ class _Layout(NamedTuple):
 
 
 class Columns:
-    """Parses records into columns, one for each feature; layouts that were seen are remembered."""
+    """Parses records into columns, one for each feature."""
 
     def __init__(self, features: Sequence[Feature]) -> None:
         self._features = features
         self._dtypes = {feature.name: numpy_dtype(feature) for feature in features}
-        # looked up for each value: how many elements it has, None for any number, and features of one text
-        self._counts = {feature.name: _count_of(feature) for feature in features}
+        # looked up for each value: features of one text
         self._texts = {feature.name for feature in features if _is_text(feature)}
         # features of one number, of a dtype to which it need not be converted
         self._numbers = {each.name: each.wire for each in features if _is_number(each)}
-        self._layouts: dict[int, list[_Layout]] = {}
 
     def parse(self, blocks: Sequence[Block], count: int) -> Values:
         """Return the values of ``count`` records, in the order in which they were asked for, by feature.
@@ -123,63 +123,39 @@ class Columns:
     def _parse_together(self, block: Block, matrix: Octets, found: Values) -> npt.NDArray[np.int64]:
         """Parse records of one length, and return the indices of those whose layout is not shared."""
         left = np.arange(len(matrix))
-        known = self._layouts.setdefault(matrix.shape[1], [])
-        for layout in chain(tuple(known), self._new_layouts(block.records, matrix, known)):
+        for _ in range(_MOST_LAYOUTS):
+            layout = self._layout_of(bytes(block.records[int(left[0])])) if len(left) else None
+            if layout is None:
+                break
             fitting = layout.fits(matrix if len(left) == len(matrix) else matrix[left])
-            if not fitting.any():
-                continue
             chosen = left[fitting]
             rows = block.rows[chosen]
             fields = matrix if len(chosen) == len(matrix) else matrix[chosen]
-            for feature in self._features:
-                start, end = layout.spans[feature.name]
-                try:
-                    if feature.wire == "bytes" and feature.kind != "raw":
+            try:
+                for feature in self._features:
+                    start, end = layout.spans[feature.name]
+                    if feature.holds_strings:
                         found[feature.name][rows] = self._from_texts(feature, _texts(fields[:, start:end]))
                     else:
                         found[feature.name][rows] = self._from_block(feature, fields[:, start:end])
-                except ValueError:
-                    # one by one, to name the first record that does not fit the schema
-                    return left
-            left = left[~fitting]
-            if not len(left):
+            except ValueError:
+                # one by one, to name the first record that does not fit the schema
                 break
+            left = left[~fitting]
         return left
-
-    def _new_layouts(
-        self, records: Sequence[bytes | memoryview], matrix: Octets, known: list[_Layout]
-    ) -> Iterator[_Layout]:
-        """Yield the layouts of the first records that have none of the known ones, and remember some."""
-        left = np.ones(len(matrix), np.bool_)
-        for layout in known:
-            left &= ~layout.fits(matrix)
-        while len(known) < _MOST_LAYOUTS and left.any():
-            new = self._layout_of(bytes(records[int(np.argmax(left))]))
-            if new is None:
-                return
-            known.append(new)
-            left &= ~new.fits(matrix)
-            yield new
 
     def _layout_of(self, record: bytes) -> _Layout | None:
         """Return the layout of a record; None if its values are in several places, or not of their type."""
-        try:
-            example = ParsedExample(record)
-            found = {name: example.spans(name) for name in example.names}
-        except ValueError:
-            return None
-        bits, spans = np.full(len(record), 0xFF, np.uint8), {}
+        found = single_lists(record)
         wires = {feature.name: feature.wire for feature in self._features}
-        for name, (wire, places) in found.items():
-            for start, end in places:
-                bits[start:end] = 0x80 if wire == "int64" and name in wires else 0
-            if len(places) == 1:
-                spans[name] = places[0]
-        for name, expected in wires.items():
-            if name not in spans or found[name][0] != expected:
-                return None
+        if found is None or any(name not in found or found[name][0] != wires[name] for name in wires):
+            return None
+        bits = np.full(len(record), 0xFF, np.uint8)
+        for name, (wire, start, end) in found.items():
+            bits[start:end] = 0x80 if wire == "int64" and name in wires else 0
         fixed = np.flatnonzero(bits)
         content = np.frombuffer(record, np.uint8)[fixed]
+        spans = {name: found[name][1:] for name in wires}
         return _Layout(fixed, bits[fixed], content & bits[fixed], spans)
 
     def _from_texts(self, feature: Feature, texts: Sequence[bytes]) -> npt.NDArray[Any]:
@@ -190,9 +166,9 @@ class Columns:
 
     def _from_block(self, feature: Feature, block: Octets) -> npt.NDArray[Any]:
         """Return the values of a feature in bytes of one layout, shape ``(n, num_bytes)``."""
-        if feature.kind == "raw":
+        if feature.is_raw:
             if block.shape[1] != feature.num_bytes:
-                raise _wrong_count(feature, block.shape[1])
+                raise ValueError(feature.name)
             values: npt.NDArray[Any] = np.ascontiguousarray(block).view(_little(self._dtypes[feature.name]))
         elif feature.wire == "float":
             values = np.ascontiguousarray(block).view("<f4")
@@ -200,36 +176,34 @@ class Columns:
             values = _integers(block)
         if feature.is_ragged:
             return objects([self._shaped(feature, row) for row in values])
-        if feature.kind != "raw" and values.shape[1] != feature.num_elements:
-            raise _wrong_count(feature, values.shape[1])
+        if not feature.is_raw and values.shape[1] != feature.num_elements:
+            raise ValueError(feature.name)
         return values.reshape(len(block), *cast("tuple[int, ...]", feature.shape))
 
     def _parse_one(self, record: bytes | memoryview, row: int, found: Values) -> None:
-        spans = single_lists(record)
         try:
-            typed = ParsedExample(bytes(record)).typed if spans is None else partial(_typed, record, spans)
+            values = _long_values(record) if len(record) > _LONG else None
+            if values is None:
+                example = ParsedExample(record)
+                values = {name: example.typed(name) for name in self._dtypes}
             for feature in self._features:
-                found[feature.name][row] = self._value(feature, *typed(feature.name))
+                typed = values.get(feature.name, ("", ()))
+                found[feature.name][row] = self._value(feature, *typed)
         except ValueError as error:
             raise UnparsedError(row, str(error)) from None
 
     def _value(self, feature: Feature, wire: str, values: Sequence[Any]) -> object:
         """Return the value of a feature in one example."""
-        name, count = feature.name, self._counts[feature.name]
+        name = feature.name
         if name in self._texts and wire == "bytes" and len(values) == 1:
             return values[0]
         if len(values) == 1 and self._numbers.get(name) == wire:
             return values[0]
-        if wire != feature.wire and (wire or count is not None):
-            what = f"is a list of {wire}" if wire else "is missing"
-            raise ValueError(f"the feature {feature.name!r} {what}")
-        dtype = self._dtypes[name]
-        if feature.kind == "raw" and len(values) == 1:
-            if len(values[0]) != feature.num_bytes:
-                raise _wrong_count(feature, len(values[0]))
-            return np.frombuffer(values[0], _little(dtype)).reshape(cast("tuple[int, ...]", feature.shape))
-        if count is not None and len(values) != count:
-            raise _wrong_count(feature, len(values))
+        if fault := feature.values_fault(wire, values):
+            raise ValueError(f"the feature {name!r} {fault}")
+        if feature.is_raw:
+            stored = np.frombuffer(values[0], _little(self._dtypes[name]))
+            return stored.reshape(cast("tuple[int, ...]", feature.shape))
         if feature.wire == "bytes":
             array = objects(values)
             return array if feature.is_ragged else array.reshape(feature.shape)
@@ -242,16 +216,86 @@ class Columns:
         if not feature.is_ragged:
             return values.reshape(cast("tuple[int, ...]", feature.shape))
         if len(values) % feature.row_elements:
-            raise _wrong_count(feature, len(values))
+            raise ValueError(feature.name)
         return values.reshape(-1, *cast("tuple[int, ...]", feature.shape[1:]))
 
 
-def _typed(
-    record: bytes | memoryview, spans: Mapping[str, tuple[str, int, int]], name: str
-) -> tuple[str, Sequence[Any]]:
-    """Return the wire type and the values of a feature, as ``ParsedExample.typed`` does."""
-    span = spans.get(name)
-    return (span[0], single_values(record, *span)) if span else ("", [])
+def _long_values(record: bytes | memoryview) -> Mapping[str, tuple[str, Sequence[Any]]] | None:
+    """Return wire type and values of each feature; None for what is left to protobuf, which copies twice.
+
+    That are records of another form than the usual one, and with more than a few integers.
+    """
+    spans = single_lists(record)
+    if spans is None:
+        return None
+    values: dict[str, tuple[str, Sequence[Any]]] = {}
+    for name, (wire, start, end) in spans.items():
+        if wire == "bytes":
+            values[name] = wire, [bytes(record[start:end])]
+        elif wire == "float" and not (end - start) % 4:
+            values[name] = wire, np.frombuffer(record, "<f4", (end - start) // 4, start).tolist()
+        elif wire == "int64" and end - start <= _FEW and (numbers := _few_integers(record[start:end])):
+            values[name] = wire, numbers
+        else:
+            return None
+    return values
+
+
+def _few_integers(data: bytes | memoryview) -> list[int] | None:
+    """Return the signed numbers of 64 bits in varints; None if one is cut off or too long."""
+    found, number, shift = [], 0, 0
+    for octet in data:
+        number |= (octet & 127) << shift
+        shift += 7
+        if octet < 128:
+            number &= (1 << 64) - 1
+            found.append(number - (1 << 64) if number >> 63 else number)
+            number = shift = 0
+        elif shift > 63:
+            return None
+    return None if shift else found
+
+
+def single_lists(data: bytes | memoryview) -> dict[str, tuple[str, int, int]] | None:
+    """Return the wire type of each feature, and the offsets of its one byte string or run of packed numbers.
+
+    This is the form in which examples are usually written; None if the bytes have another one, or are none.
+    """
+    found = {}
+    try:
+        at, end = _inside(data, 0, 0x0A, len(data))
+        while at < end:
+            name, entry = _inside(data, at, 0x0A, end)
+            name, name_end = _inside(data, name, 0x0A, entry)
+            feature, at = _inside(data, name_end, 0x12, entry)
+            tag = data[feature]
+            values, list_end = _inside(data, feature, tag, at)
+            start, stop = _inside(data, values, 0x0A, list_end)
+            if not stop == list_end == at == entry:
+                return None
+            found[str(data[name:name_end], "utf-8")] = (_WIRE_OF_TAG[tag], start, stop)
+    except (IndexError, KeyError, ValueError):
+        return None
+    return found if end == len(data) else None
+
+
+# the tags of the lists of a feature: field number << 3 | 2, length-delimited
+_WIRE_OF_TAG = {0x0A: "bytes", 0x12: "float", 0x1A: "int64"}
+
+
+def _inside(data: bytes | memoryview, at: int, tag: int, end: int) -> tuple[int, int]:
+    """Return the offsets of the value of a field with this tag, or raise ValueError."""
+    value = at + 1
+    length = data[value]
+    if length > 127:
+        length, shift = length & 127, 7
+        while data[value := value + 1] > 127:
+            length |= (data[value] & 127) << shift
+            shift += 7
+        length |= data[value] << shift
+    if data[at] != tag or value + 1 + length > end:
+        raise ValueError(at)
+    return value + 1, value + 1 + length
 
 
 def in_equal_groups(order: IntArray, values: IntArray) -> list[IntArray]:
@@ -259,16 +303,9 @@ def in_equal_groups(order: IntArray, values: IntArray) -> list[IntArray]:
     return np.split(order, np.flatnonzero(np.diff(values[order])) + 1)
 
 
-def _count_of(feature: Feature) -> int | None:
-    """Return the number of elements in the list of a feature; None if it varies."""
-    if feature.is_ragged:
-        return None
-    return 1 if feature.kind == "raw" else feature.num_elements
-
-
 def _is_text(feature: Feature) -> bool:
     """Return whether a value is one byte string, or one encoded image."""
-    return feature.wire == "bytes" and feature.kind != "raw" and (feature.is_encoded or feature.shape == ())
+    return feature.holds_strings and (feature.is_encoded or feature.shape == ())
 
 
 def _is_number(feature: Feature) -> bool:
@@ -278,7 +315,7 @@ def _is_number(feature: Feature) -> bool:
 
 def numpy_dtype(feature: Feature) -> np.dtype[Any]:
     """Return the dtype of a column of a feature: objects if its values are bytes, or differ in shape."""
-    if feature.wire == "bytes" and feature.kind != "raw":
+    if feature.holds_strings:
         return np.dtype(object)
     return np.dtype(object) if feature.is_ragged else scalar_dtype(feature)
 
@@ -331,8 +368,3 @@ def _texts(block: Octets) -> list[bytes]:
     rows = np.ascontiguousarray(block).view(np.dtype((np.void, block.shape[1])))
     texts: list[bytes] = rows[:, 0].tolist()
     return texts
-
-
-def _wrong_count(feature: Feature, count: int) -> ValueError:
-    what = f"{feature.num_bytes} bytes" if feature.kind == "raw" else f"the shape {feature.shape}"
-    return ValueError(f"the feature {feature.name!r} has {count} values, which do not make {what}")

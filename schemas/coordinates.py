@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tfshards.schemas.declared import BOX_ORDERS, COORDINATES, NORMALIZED
-from tfshards.schemas.schema import Feature
+from tfshards.schemas.schema import BOX_ORDERS, COORDINATES, NORMALIZED, Feature
 
 
 class Coordinates(NamedTuple):
@@ -31,7 +30,6 @@ class Coordinates(NamedTuple):
 
 
 BOX_FORMATS = tuple(each for each in COORDINATES if Coordinates.parse(each).are_boxes)
-POINT_FORMATS = tuple(each for each in COORDINATES if each not in BOX_FORMATS)
 
 
 def coordinates_of(features: Iterable[Feature]) -> dict[str, Coordinates]:
@@ -41,7 +39,5 @@ def coordinates_of(features: Iterable[Feature]) -> dict[str, Coordinates]:
 
 def seems_boxes(feature: Feature) -> bool:
     """Return whether a feature has four numbers, or rows of four, and is named like boxes."""
-    has_numbers = feature.kind in ("int", "float", "raw") and feature.dtype.startswith(
-        ("int", "uint", "float")
-    )
+    has_numbers = feature.is_numeric and feature.dtype.startswith(("int", "uint", "float"))
     return has_numbers and feature.shape in ((4,), (None, 4)) and "box" in feature.name.lower()

@@ -8,9 +8,12 @@ tfshards is a bug.
 from __future__ import annotations
 
 import json
+import os
+import re
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -163,3 +166,36 @@ def one_line(text: str) -> str:
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text
     )
+
+
+_UNITS = {"": 1, "B": 1} | {
+    f"{prefix}{ending}": base ** (power + 1)
+    for power, prefix in enumerate("KMGT")
+    for ending, base in (("B", 1000), ("IB", 1024))
+}
+
+
+def parse_size(text: str, name: str) -> int:
+    """Return the bytes in a text such as ``128MiB``, ``1.5GB`` or ``4096``; ``name`` is the parameter."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text)
+    if not match or match[2].upper() not in _UNITS:
+        raise OptionsError("size-invalid", name=name, text=text)
+    return int(Fraction(match[1]) * _UNITS[match[2].upper()])
+
+
+def check_path(name: str, value: object) -> None:
+    """Raise OptionsError unless the argument ``name`` is a path."""
+    if not isinstance(value, (str, bytes, os.PathLike)):
+        raise OptionsError("not-a-path", name=name, found=value)
+
+
+def check_strings(name: str, value: object) -> None:
+    """Raise OptionsError unless the argument ``name`` is a list or a tuple of strings."""
+    if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
+        raise OptionsError("not-strings", name=name, found=value)
+
+
+def check_instance(name: str, value: object, kind: type) -> None:
+    """Raise OptionsError unless the argument ``name`` is an instance of a class."""
+    if not isinstance(value, kind):
+        raise OptionsError("wrong-type", name=name, found=value, kind=kind.__name__)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -24,9 +23,6 @@ MAX_RECORD_BYTES = (1 << 31) - 1
 
 # Bytes of the longest line: two numbers of at most 18 digits, a space and a newline.
 MAX_LINE = 38
-
-# every number of 18 digits fits int64
-_LINES = re.compile(r"(?:[0-9]{1,18} [0-9]{1,18}\n)*")
 
 
 # eq=False, because comparing arrays does not return one truth value
@@ -61,28 +57,26 @@ def index_path(shard_path: str) -> str:
     return str(path.parent / "index" / f"{path.name}.idx")
 
 
-def parse_index(text: str, subject: str) -> RecordIndex:
-    """Parse the text of an index file, or raise FormatError; ``subject`` starts its message."""
-    match = _LINES.match(text)
-    sound = match.end() if match else 0
-    if sound < len(text):
-        line, found = text.count("\n", 0, sound) + 1, text[sound:].split("\n", 1)[0][:40]
-        raise FormatError(
-            subject, [Problem(f"line {line}", f"is {found!r}, must be two integers and a newline")]
+def parse_index(data: bytes, subject: str) -> RecordIndex:
+    """Parse an index file, whose digest is right, or raise FormatError; ``subject`` starts its message."""
+    # of anything else, NumPy would not read all
+    is_numbers = not data.translate(None, b"0123456789 \n")
+    numbers = np.fromstring(data, np.int64, sep=" ") if is_numbers else np.empty(0, np.int64)
+    if not is_numbers or len(numbers) != 2 * data.count(b"\n"):
+        raise FormatError(subject, [Problem(subject, "is not two integers and a newline for each record")])
+    rows = numbers.reshape(-1, 2)
+    # before anything is added or allocated: compressed, such a record may be small
+    too_long = rows[:, 1] > MAX_RECORD_BYTES + FRAME_OVERHEAD
+    index = RecordIndex(np.where(too_long, 0, rows[:, 1]))
+    wrong = np.flatnonzero((rows[:, 0] != index.offsets) | (rows[:, 1] < FRAME_OVERHEAD) | too_long)
+    for line in wrong[:1].tolist():
+        offset, length = rows[line].tolist()
+        fault = (
+            f"is {offset} {length}, but the record starts at {index.offsets[line]} and has at least 16 bytes"
         )
-    rows = np.fromstring(text, dtype=np.int64, sep=" ").reshape(-1, 2)
-    index = RecordIndex(rows[:, 1].copy())
-    wrong = np.flatnonzero((rows[:, 0] != index.offsets) | (rows[:, 1] < FRAME_OVERHEAD))
-    if len(wrong):
-        line = int(wrong[0])
-        message = f"is {rows[line, 0]} {rows[line, 1]}, but the record starts at {index.offsets[line]}"
-        raise FormatError(subject, [Problem(f"line {line + 1}", f"{message} and has at least 16 bytes")])
-    too_long = np.flatnonzero(index.lengths > MAX_RECORD_BYTES + FRAME_OVERHEAD)
-    if len(too_long):
-        # before anything is allocated: compressed, such a record may be small
-        line = int(too_long[0])
-        message = f"states {index.lengths[line] - FRAME_OVERHEAD} bytes of data, more than a record can have"
-        raise FormatError(subject, [Problem(f"line {line + 1}", message)])
+        if too_long[line]:
+            fault = f"states {length - FRAME_OVERHEAD} bytes of data, more than a record can have"
+        raise FormatError(subject, [Problem(f"line {line + 1}", fault)])
     return index
 
 

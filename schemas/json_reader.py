@@ -1,26 +1,36 @@
-"""Read JSON documents field by field, and collect all problems instead of raising the first one."""
+"""JSON of datasets: parsed strictly, written from dataclasses, and read into them value by value."""
 
 from __future__ import annotations
 
 import json
 import math
-import re
 import reprlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+import types
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from functools import cache
-from typing import Any, ClassVar, TypeAlias, TypeVar, cast
+from typing import (
+    Any,
+    ClassVar,
+    Literal,
+    TypeAlias,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from tfshards.schemas.errors import FormatError, Problem
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
-# Returns what is wrong with a text, or None.
-Fault: TypeAlias = Callable[[str], str | None]
-T = TypeVar("T", bool, int, str, list[Json], dict[str, Json])
+T = TypeVar("T")
 
-_JSON_NAMES = {bool: "true or false", int: "an integer", str: "a string", list: "a list", dict: "an object"}
+_JSON_NAMES = {int: "an integer", str: "a string", list: "a list", dict: "an object"}
 # Integers that exceed int64 have no meaning in a dataset, and would overflow later.
 MAX_INT = 2**63 - 1
+_MOST_LEVELS = 100
 
 # A value takes at most one line of a message, however large or deeply nested it is.
 _SHORT = reprlib.Repr()
@@ -59,26 +69,125 @@ def as_json(value: object) -> Any:  # noqa: ANN401 -- JSON values
         return [as_json(each) for each in value]
     named = value if isinstance(value, Mapping) else vars(value)
     optional = getattr(value, "optional", ())
-    return {name: as_json(each) for name, each in named.items() if each is not None or name not in optional}
+    return {name: as_json(each) for name, each in named.items() if each or name not in optional}
 
 
 class JsonRecord:
     """A dataclass whose JSON object has its fields, by their names and in their order.
 
-    Fields named in ``optional`` are left out if they are None.
+    Fields named in ``optional`` are left out if they are None or empty. Properties named in ``stated`` are
+    in the object as well, before the fields, and must agree with them.
     """
 
     optional: ClassVar[tuple[str, ...]] = ()
+    stated: ClassVar[tuple[str, ...]] = ()
 
     def to_json(self) -> dict[str, Json]:
         """Return the fields as JSON values, as in ``dataset.json``."""
         return cast("dict[str, Json]", as_json(self))
 
+    def fault(self) -> tuple[str, str] | None:
+        """Return the first field whose value is wrong, and what is wrong with it; None if all are right."""
+        return None
 
-def matching(pattern: str, form: str) -> Fault:
-    """Return the fault of texts that do not match a pattern."""
-    compiled = re.compile(pattern)
-    return lambda text: None if compiled.fullmatch(text) else f"is {shown(text)}, must be {form}"
+
+class WrongValueError(ValueError):
+    """A value is not what the format says; ``problem`` is the first fault, with its place in the document."""
+
+    problem: Problem
+
+    def __init__(self, place: str, message: str) -> None:
+        self.problem = Problem(place or "(document)", message)
+        super().__init__(str(self.problem))
+
+
+def at(place: str, name: str) -> str:
+    """Return the place of a field in the object at a place."""
+    spelled = name if name and name.isprintable() else repr(name)
+    return f"{place}.{spelled}" if place else spelled
+
+
+def take(value: Json, hint: Any, place: str = "") -> Any:  # noqa: ANN401 -- a type, and its value
+    """Return a JSON value as a type: a number, text, list, mapping, or a dataclass with its fields.
+
+    Integers are counts, from 0 to 2^63 - 1. A field may be missing if ``optional`` names it.
+
+    Raises:
+        WrongValueError: it is of another type, a field is missing or unknown, or ``fault`` finds one.
+    """
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType) and len(inner) == 2:
+        # None or another type
+        return value if value is None else take(value, inner[0], place)
+    if origin is Literal:
+        if value not in inner:
+            raise WrongValueError(place, f"is {shown(value)}, must be {' or '.join(inner)}")
+        return value
+    if origin is tuple:
+        items = _typed(value, list, place)
+        return tuple(take(item, inner[0], f"{place}[{index}]") for index, item in enumerate(items))
+    if is_dataclass(hint):
+        return _record(_typed(value, dict, place), cast("type[JsonRecord]", hint), place)
+    if hint is int:
+        if not 0 <= _typed(value, int, place) <= MAX_INT:
+            raise WrongValueError(place, f"is {shown(value)}, must lie between 0 and 2^63 - 1")
+        return value
+    if hint is str:
+        return _typed(value, str, place)
+    if origin is Mapping:
+        named = _typed(value, dict, place)
+        return {name: take(item, inner[1], at(place, name)) for name, item in named.items()}
+    _check_depth(value, place, _MOST_LEVELS)
+    return value
+
+
+def _check_depth(value: Json, place: str, levels: int) -> None:
+    """Raise WrongValueError if any JSON has more levels, of which Python cannot write all."""
+    if not levels:
+        raise WrongValueError(place, "is nested too deeply")
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _check_depth(each, place, levels - 1)
+
+
+def _record(value: dict[str, Json], record: type[JsonRecord], place: str) -> JsonRecord:
+    hints = _hints(cast("type", record))
+    for name in sorted({*hints, *record.stated} ^ value.keys()):
+        if name in value:
+            raise WrongValueError(at(place, name), "is not a field of this format")
+        if name not in record.optional:
+            raise WrongValueError(at(place, name), "is missing")
+    # text, which most fields hold, needs neither its place nor a look at types
+    found = {
+        name: each if hints[name] is str and type(each) is str else take(each, hints[name], at(place, name))
+        for name, each in value.items()
+        if name in hints
+    }
+    try:
+        made = record(**found)
+    except WrongValueError as error:
+        # a dataclass that checks itself
+        raise WrongValueError(at(place, error.problem.place), error.problem.message) from None
+    fault = made.fault()
+    if fault:
+        raise WrongValueError(at(place, fault[0]), fault[1])
+    for name in record.stated:
+        if take(value[name], int, at(place, name)) != getattr(made, name):
+            message = f"is {value[name]}, but the shards hold {getattr(made, name)}"
+            raise WrongValueError(at(place, name), message)
+    return made
+
+
+@cache
+def _hints(record: type) -> dict[str, Any]:
+    hints = get_type_hints(record)
+    return {each.name: hints[each.name] for each in fields(record)}
+
+
+def _typed(value: Any, kind: type[T], place: str) -> T:  # noqa: ANN401 -- JSON values
+    # bool is a subclass of int in Python, but not in JSON
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise WrongValueError(place, f"is {shown(value)}, must be {_JSON_NAMES[kind]}")
+    return value
 
 
 def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
@@ -99,105 +208,3 @@ def _finite(digits: str) -> float:
 
 def _no_constant(name: str) -> Json:
     raise ValueError(f"{name} is not JSON")
-
-
-@cache
-def _types(record: type) -> dict[str, object]:
-    return {each.name: each.type for each in fields(record)}
-
-
-@dataclass
-class ObjectReader:
-    """Reads typed fields of one JSON object, and notes problems in a list that all readers share.
-
-    ``value`` is empty if the document has a value of another type there; its problems are then not shared, so
-    that only the wrong type is reported.
-    """
-
-    value: Mapping[str, Json]
-    place: str = ""
-    problems: list[Problem] = field(default_factory=list)
-
-    def at(self, name: str) -> str:
-        """Return the location of the field ``name`` in the document."""
-        spelled = name if name and name.isprintable() else repr(name)
-        return f"{self.place}.{spelled}" if self.place else spelled
-
-    def note(self, name: str, message: str) -> None:
-        """Add a problem with the field ``name``."""
-        self.problems.append(Problem(self.at(name), message))
-
-    def take(self, name: str, kind: type[T], default: T) -> T:
-        """Return the field ``name`` if its type is ``kind``; else note a problem and return ``default``."""
-        if name not in self.value:
-            self.note(name, "is missing")
-            return default
-        return self._typed(self.value[name], self.at(name), kind, default)
-
-    def text(self, name: str, fault: Fault) -> str:
-        """Return the string in the field ``name``, and note the fault that ``fault`` finds in it, if any."""
-        found = self.take(name, str, "")
-        message = fault(found) if isinstance(self.value.get(name), str) else None
-        if message:
-            self.note(name, message)
-        return found
-
-    def values(self, record: type, faults: Mapping[str, Fault]) -> dict[str, Any]:
-        """Return the fields of a dataclass: counts, counts by name, and texts with what ``text`` needs."""
-        types = _types(record)
-        self.only(types)
-        return {
-            name: self.text(name, faults[name])
-            if name in faults
-            else (self.count if kind == "int" else self.counts)(name)
-            for name, kind in types.items()
-        }
-
-    def count(self, name: str, least: int = 0) -> int:
-        """Return the integer in the field ``name``, which must be at least ``least``."""
-        number = self.take(name, int, least)
-        if not least <= number <= MAX_INT:
-            self.note(name, f"is {shown(number)}, must lie between {least} and 2^63 - 1")
-            return least
-        return number
-
-    def object(self, name: str) -> ObjectReader:
-        """Return a reader of the object in the field ``name``."""
-        self.take(name, dict, {})
-        return self._inner(self.value.get(name), self.at(name))
-
-    def objects(self, name: str) -> Iterator[ObjectReader]:
-        """Yield a reader for each object of the list in the field ``name``."""
-        for index, item in enumerate(self.take(name, list, [])):
-            place = f"{self.at(name)}[{index}]"
-            self._typed(item, place, dict, {})
-            yield self._inner(item, place)
-
-    def strings(self, name: str) -> tuple[str, ...]:
-        """Return the strings of the list in the field ``name``."""
-        items = self.take(name, list, [])
-        for index, item in enumerate(items):
-            self._typed(item, f"{self.at(name)}[{index}]", str, "")
-        return tuple(item for item in items if isinstance(item, str))
-
-    def counts(self, name: str) -> dict[str, int]:
-        """Return the object in the field ``name``, whose values must be integers of at least 0."""
-        inner = self.object(name)
-        return {key: inner.count(key) for key in inner.value}
-
-    def only(self, names: Iterable[str]) -> None:
-        """Note a problem for each field whose name is not in ``names``."""
-        for name in sorted(set(self.value) - set(names)):
-            self.note(name, "is not a field of this format")
-
-    def _inner(self, value: Json, place: str) -> ObjectReader:
-        if isinstance(value, dict):
-            return ObjectReader(value, place, self.problems)
-        return ObjectReader({}, place)
-
-    def _typed(self, value: Json, place: str, kind: type[T], default: T) -> T:
-        # bool is a subclass of int in Python, but not in JSON
-        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            self.problems.append(Problem(place, f"is {shown(value)}, must be {_JSON_NAMES[kind]}"))
-            return default
-        return value

@@ -7,15 +7,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import cast
+from dataclasses import dataclass, field
+from typing import ClassVar
 
-from tfshards.schemas.compression import COMPRESSIONS, Compression
-from tfshards.schemas.errors import FormatError, Problem, one_line
-from tfshards.schemas.json_reader import Json, ObjectReader, as_json, matching, parse_json, shown
-from tfshards.schemas.made import Made
+from tfshards.schemas.compression import Compression
+from tfshards.schemas.errors import FormatError, Problem, one_line, size
+from tfshards.schemas.json_reader import (
+    Json,
+    JsonRecord,
+    WrongValueError,
+    as_json,
+    at,
+    parse_json,
+    shown,
+    take,
+)
 from tfshards.schemas.names import (
     ID_DIGITS,
     ID_PATTERN,
@@ -26,13 +34,11 @@ from tfshards.schemas.names import (
     name_fault,
     view_path_fault,
 )
-from tfshards.schemas.schema import Schema
-from tfshards.schemas.sizes import size
+from tfshards.schemas.schema import Schema, repeated
 from tfshards.schemas.split import Shard, Split, Totals, digest_fault
 from tfshards.schemas.summary import (
     SHOWN_CLASSES,
     class_lines,
-    remedies,
     role_lines,
     schema_lines,
     span,
@@ -49,7 +55,7 @@ _NO_DIGEST = "sha256:" + "0" * 64
 
 
 @dataclass(frozen=True, repr=False)
-class Manifest:
+class Manifest(JsonRecord):
     """The description of one dataset.
 
     Attributes:
@@ -84,14 +90,11 @@ class Manifest:
     removed_digest: str = ""
     views: Mapping[str, str] = field(default_factory=dict)
 
+    optional: ClassVar[tuple[str, ...]] = ("views",)
+
     def __repr__(self) -> str:
         """Return the text that ``tfshards info`` prints."""
         return manifest_text(self)
-
-    @property
-    def made(self) -> Made:
-        """How the dataset was made, from ``options``."""
-        return Made(self.options)
 
     @property
     def shards(self) -> tuple[Shard, ...]:
@@ -147,67 +150,55 @@ class Manifest:
     def to_json(self) -> dict[str, Json]:
         """Return the manifest as JSON values, without its digest."""
         values = as_json(self) | {"splits": {name: split.to_json() for name, split in self.splits.items()}}
-        if not self.views:
-            del values["views"]
         ordered = {
             name: values[name] for name in ("name", "build_id", "folder", "schema", "compression", *values)
         }
         return {"format_version": FORMAT_VERSION, "requires": REQUIRES, **ordered}
 
-    @classmethod
-    def read(cls, reader: ObjectReader) -> Manifest | None:
-        """Return the manifest in ``reader``, or None after noting its problems."""
-        known = len(reader.problems)
-        reader.only(_FIELDS)
-        reader.count("format_version", least=1)
-        reader.take("requires", str, "")
-        name, build_id = reader.text("name", name_fault), reader.text("build_id", _build_id_fault)
-        folder = reader.text("folder", folder_fault)
-        schema = Schema.read(reader.object("schema"))
-        compression = reader.text("compression", _compression_fault)
-        splits = _read_splits(reader, schema)
-        totals = Totals.read(reader.object("totals"))
-        options, split_cuts = reader.take("options", dict, {}), reader.take("split_cuts", dict, {})
-        num_examples = sum(split.num_examples for split in splits.values())
-        if totals.accepted != num_examples:
-            message = f"is {totals.accepted}, but the splits hold {num_examples} examples"
-            reader.note("totals.accepted", message)
-        rejects_digest = reader.take("rejects_digest", str, "")
-        fault = digest_fault(rejects_digest) if totals.rejected else None
-        if fault or (rejects_digest and not totals.rejected):
-            reader.note("rejects_digest", fault or "is given, but totals.rejected is 0")
-        inputs_digest = reader.take("inputs_digest", str, "")
-        removed_digest = reader.take("removed_digest", str, "")
-        for field_name, digest in (("inputs_digest", inputs_digest), ("removed_digest", removed_digest)):
-            if digest and (fault := digest_fault(digest)):
-                reader.note(field_name, fault)
-        views = _read_views(reader)
-        reader.text("digest", digest_fault)
-        for shard in (shard for split in splits.values() for shard in split.shards):
-            if compression == "none" and shard.record_bytes != shard.num_bytes:
-                found = f"has {shard.num_bytes} bytes, but records of {shard.record_bytes} bytes"
-                reader.note("splits", f"the shard {shown(shard.path)} {found} without compression")
-        if schema is None or len(reader.problems) > known:
-            return None
-        return cls(
-            name,
-            build_id,
-            folder,
-            schema,
-            splits,
-            totals,
-            options,
-            split_cuts,
-            cast("Compression", compression),
-            rejects_digest,
-            inputs_digest,
-            removed_digest,
-            views,
-        )
+    def fault(self) -> tuple[str, str] | None:
+        """Return the place of the first fault in what the parts hold together, and its text, or None."""
+        named = {"name": name_fault(self.name), "folder": folder_fault(self.folder)}
+        if not re.fullmatch(ID_PATTERN, self.build_id):
+            named["build_id"] = f"is {shown(self.build_id)}, must be {ID_DIGITS} lower-case hex digits"
+        for name in ("inputs_digest", "removed_digest", "rejects_digest"):
+            digest = getattr(self, name)
+            is_missing = name == "rejects_digest" and self.totals.rejected and not digest
+            named[name] = digest_fault(digest) if digest or is_missing else None
+            if digest and not self.folder and name != "inputs_digest":
+                named[name] = "is given, but there is no folder of a build that holds the file"
+        if self.rejects_digest and not self.totals.rejected:
+            named["rejects_digest"] = "is given, but totals.rejected is 0"
+        if not self.splits:
+            named["splits"] = "is empty, must hold at least one split"
+        if self.totals.accepted != self.num_examples:
+            found = f"is {self.totals.accepted}, but the splits hold {self.num_examples} examples"
+            named["totals.accepted"] = found
+        for name in self.splits:
+            named["splits"] = named.get("splits") or name_fault(name)
+        for path, digest in self.views.items():
+            named[at("views", path)] = view_path_fault(path) or digest_fault(digest)
+        paths = [shard.path for shard in self.shards]
+        if len(set(paths)) < len(paths):
+            named["splits"] = f"lists the shard {shown(repeated(paths))} more than once"
+        return next(((name, fault) for name, fault in named.items() if fault), None) or self._shard_fault()
 
-
-# The fields of the document.
-_FIELDS = ("format_version", "requires", *(each.name for each in fields(Manifest)), "digest")
+    def _shard_fault(self) -> tuple[str, str] | None:
+        """Return the first fault in what the schema and the compression say of splits and shards."""
+        schema = self.schema
+        for name, split in self.splits.items():
+            place = at("splits", name)
+            if fault := split.label_fault(schema.label, schema.class_names):
+                return f"{place}.{fault[0]}", fault[1]
+            for index, shard in enumerate(split.shards):
+                for role, digest in (("label", shard.labels_digest), ("key", shard.keys_digest)):
+                    has_role = (schema.label if role == "label" else schema.key) is not None
+                    if bool(digest) != has_role:
+                        found = f"is {shown(digest)}, but the schema has {'a' if has_role else 'no'} {role}"
+                        return f"{place}.shards[{index}].{role}s_digest", found
+                if self.compression == "none" and shard.record_bytes != shard.num_bytes:
+                    found = f"is {shard.num_bytes}, but the records have {shard.record_bytes} bytes"
+                    return f"{place}.shards[{index}].num_bytes", f"{found} without compression"
+        return None
 
 
 def parse_manifest(text: str, subject: str) -> Manifest:
@@ -222,13 +213,18 @@ def parse_manifest(text: str, subject: str) -> Manifest:
         needed = requires if isinstance(requires, str) and requires.isprintable() else "a newer tfshards"
         message = f"is {shown(version)}, but this release reads up to {FORMAT_VERSION}; install {needed}"
         raise FormatError(subject, [Problem("format_version", message)])
-    reader = ObjectReader(document)
-    manifest = Manifest.read(reader)
-    if manifest is not None and (_DIGEST_MARK not in text or with_digest(text) != text):
-        reader.note("digest", "does not match: the manifest was changed or damaged after it was written")
-        manifest = None
-    if manifest is None:
-        raise FormatError(subject, reader.problems)
+    try:
+        if version != FORMAT_VERSION or isinstance(version, bool):
+            raise WrongValueError("format_version", f"is {shown(version)}, must be {FORMAT_VERSION}")
+        if _DIGEST_MARK not in text or with_digest(text) != text:
+            fault = "does not match: the manifest was changed or damaged after it was written"
+            raise WrongValueError("digest", fault)
+        for name in ("requires", "digest"):
+            take(document.pop(name, None), str, name)
+        del document["format_version"]
+        manifest: Manifest = take(document, Manifest)
+    except WrongValueError as error:
+        raise FormatError(subject, [error.problem]) from None
     return manifest
 
 
@@ -243,36 +239,6 @@ def with_digest(text: str) -> str:
     head, tail = before + mark, rest[64:]
     digest = hashlib.sha256(f"{head}{'0' * 64}{tail}".encode("utf-8", "surrogatepass"))
     return f"{head}{digest.hexdigest()}{tail}"
-
-
-def _read_splits(reader: ObjectReader, schema: Schema | None) -> dict[str, Split]:
-    splits_reader = reader.object("splits")
-    splits = {name: Split.read(splits_reader.object(name), schema) for name in splits_reader.value}
-    if reader.value.get("splits") == {}:
-        reader.note("splits", "is empty, must hold at least one split")
-    for fault in filter(None, map(name_fault, splits)):
-        reader.note("splits", f"the name {fault}")
-    paths = Counter(shard.path for split in splits.values() for shard in split.shards)
-    for path, times in paths.items():
-        if path and times > 1:
-            reader.note("splits", f"the shard {shown(path)} is listed {times} times")
-    return splits
-
-
-def _read_views(reader: ObjectReader) -> dict[str, str]:
-    """Return the digests of the views; a dataset without views does not list any."""
-    if "views" not in reader.value:
-        return {}
-    views = reader.object("views")
-    for path in views.value:
-        fault = view_path_fault(path)
-        if fault:
-            reader.note("views", f"the path {fault}")
-    return {path: views.text(path, digest_fault) for path in views.value}
-
-
-_compression_fault = matching("|".join(COMPRESSIONS), " or ".join(COMPRESSIONS))
-_build_id_fault = matching(ID_PATTERN, f"{ID_DIGITS} lower-case hex digits")
 
 
 def manifest_text(manifest: Manifest, *, all_classes: bool = False) -> str:
@@ -303,9 +269,5 @@ def _totals_lines(manifest: Manifest) -> list[str]:
         lines += [f"  {outcome}: {count:,} {one_line(reason)}" for reason, count in reasons.items()]
     if manifest.rejects_digest:
         lines.append(f"  {manifest.rejects_path} lists the rejected inputs")
-    remedy_of = remedies()
-    for name, count in totals.conversions.items():
-        remedy = f" ({remedy_of[name]})" if name in remedy_of else ""
-        # the count last, since names such as "16 bits to 8" start with a number
-        lines.append(f"  accepted: {one_line(name)}: {count:,}{remedy}")
-    return lines
+    # the count last, since names such as "16 bits to 8" start with a number
+    return lines + [f"  accepted: {one_line(name)}: {count:,}" for name, count in totals.conversions.items()]

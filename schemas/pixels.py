@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from tfshards.schemas.declared import RAW_PIXELS, pixels_fault
-from tfshards.schemas.schema import Feature
+from tfshards.schemas.schema import RAW_PIXELS, Feature, are_pixels
 
 # Smaller arrays may be anything.
 _LEAST_SIDE = 8
@@ -14,7 +13,7 @@ _LEAST_SIDE = 8
 
 def as_image(feature: Feature) -> Feature | None:
     """Return a raw feature as the image ``(height, width, channels)`` that it may be; None for others."""
-    if feature.kind != "raw" or pixels_fault(RAW_PIXELS, feature.kind, feature.dtype, feature.shape):
+    if not feature.is_raw or not are_pixels(feature):
         return None
     shape = feature.shape if len(feature.shape) == 3 else (*feature.shape, 1)
     return replace(feature, kind="image", shape=shape, pixels=RAW_PIXELS)
@@ -44,7 +43,7 @@ def pixel_images(features: Iterable[Feature]) -> dict[str, Feature]:
 def left_behind(features: Iterable[Feature], images: Iterable[Feature]) -> list[str]:
     """Return the names of raw features, such as masks, that have the sides of one of these images."""
     sides = [_sides(image) for image in images]
-    names = [feature.name for feature in features if feature.kind == "raw" and feature.shape[:2] in sides]
+    names = [feature.name for feature in features if feature.is_raw and feature.shape[:2] in sides]
     return [name for name in names if name not in [image.name for image in images]]
 
 

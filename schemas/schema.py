@@ -5,13 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import ClassVar, Literal
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
-from tfshards.schemas.declared import coordinates_fault, pixels_fault
-from tfshards.schemas.json_reader import MAX_INT, JsonRecord, ObjectReader, as_json, shown
+from tfshards.schemas.json_reader import MAX_INT, JsonRecord, WrongValueError, as_json, shown
 
 WireType = Literal["bytes", "int64", "float"]
 
@@ -35,6 +33,16 @@ ITEM_SIZES: Mapping[str, int] = {
 }
 # Those of them that neither JSON nor Parquet has.
 UNCOMMON_DTYPES = ("bfloat16", "complex64", "complex128")
+
+
+# The orders of the numbers of a box and of a keypoint; each may have the ending.
+BOX_ORDERS = ("xywh", "xyxy", "cxcywh", "yxyx")
+POINT_ORDERS = ("xy", "xyv")
+NORMALIZED = "-normalized"
+COORDINATES = tuple(order + ending for order in (*BOX_ORDERS, *POINT_ORDERS) for ending in ("", NORMALIZED))
+
+# How pixels are stored that are not in an image file.
+RAW_PIXELS = "raw"
 
 
 @dataclass(frozen=True)
@@ -112,18 +120,52 @@ class Feature(JsonRecord):
     optional: ClassVar[tuple[str, ...]] = ("coordinates", "pixels")
 
     def __post_init__(self) -> None:
-        faults = feature_faults(self.name, self.kind, self.dtype, self.shape)
-        faults = faults or self._declared_faults(self.coordinates, self.pixels)
-        if faults:
-            raise ValueError("; ".join(f"{place} {message}" for place, message in faults.items()))
+        if fault := self.fault():
+            raise WrongValueError(*fault)
 
-    def _declared_faults(self, coordinates: str | None, pixels: str | None) -> dict[str, str]:
-        """Return what is wrong with these optional fields, by field."""
-        found = {
-            "coordinates": coordinates_fault(coordinates, self.kind, self.shape),
-            "pixels": pixels_fault(pixels, self.kind, self.dtype, self.shape),
-        }
-        return {field: fault for field, fault in found.items() if fault}
+    def fault(self) -> tuple[str, str] | None:
+        """Return the first attribute that is wrong, and what is wrong with it; None if it is valid."""
+        if not self.name or not self.name.isprintable():
+            return "name", f"is {shown(self.name)}, must be one or more printable characters"
+        if self.kind not in KINDS:
+            return "kind", f"is {shown(self.kind)}, must be one of {', '.join(sorted(KINDS))}"
+        kind = KINDS[self.kind]
+        if self.dtype not in kind.dtypes:
+            allowed = ", ".join(sorted(kind.dtypes))
+            return "dtype", f"is {shown(self.dtype)}, but kind {self.kind!r} can only be {allowed}"
+        if fault := self._shape_fault(kind):
+            return "shape", fault
+        if self.coordinates is not None and (fault := _coordinates_fault(self)):
+            return "coordinates", fault
+        if self.pixels is not None and (fault := _pixels_fault(self)):
+            return "pixels", fault
+        return None
+
+    def _shape_fault(self, kind: Kind) -> str | None:
+        shape, listed = self.shape, f"is {shown(list(self.shape))}"
+        if any(dim is not None and dim < 0 for dim in shape):
+            return f"{listed}, must have no negative dimensions"
+        if kind.channels and (len(shape) != _IMAGE_DIMENSIONS or shape[-1] not in kind.channels):
+            counts = ", ".join(str(number) for number in kind.channels if number)
+            return (
+                f"{listed}, but of kind {self.kind!r} it is (height, width, channels), of {counts} channels"
+            )
+        is_list = shape == (None,) or (kind.rows and len(shape) == 2 and shape[0] is None and bool(shape[1]))
+        if None in shape and not kind.channels and not (kind.lists and is_list):
+            allowed = "[None] or [None, k] with k >= 1" if kind.rows else "[None]" if kind.lists else "none"
+            return f"{listed}, but for kind {self.kind!r} only the shape {allowed} may vary"
+        if len(shape) > _MAX_DIMENSIONS:
+            return f"has {len(shape)} dimensions; at most {_MAX_DIMENSIONS} are allowed"
+        if math.prod(dim or 1 for dim in shape) > MAX_INT:
+            return f"{listed}, which has more than 2^63 - 1 elements"
+        return None
+
+    @property
+    def text(self) -> str:
+        """Kind, dtype, shape and what is declared, as ``info`` prints them: ``image, uint8 ? x ? x 3``."""
+        shape = " x ".join("?" if dim is None else str(dim) for dim in self.shape)
+        declared = [self.coordinates, "pixels" if self.pixels else None]
+        return ", ".join([self.kind, f"{self.dtype} {shape}".rstrip(), *filter(None, declared)])
 
     @property
     def wire(self) -> WireType:
@@ -134,6 +176,51 @@ class Feature(JsonRecord):
     def is_encoded(self) -> bool:
         """Whether a value is an encoded image, whose decoded pixels have the dtype and the shape."""
         return bool(KINDS[self.kind].channels)
+
+    @property
+    def is_image(self) -> bool:
+        """Whether a value is an encoded image whose pixels may be mixed, which those of a mask may not."""
+        return self.kind == "image"
+
+    @property
+    def is_mask(self) -> bool:
+        """Whether a value is an encoded image whose pixels are numbers of classes or objects."""
+        return self.kind == "mask"
+
+    @property
+    def is_label(self) -> bool:
+        """Whether the elements are numbers of classes."""
+        return self.kind == "label"
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the elements are byte strings."""
+        return self.kind == "bytes"
+
+    @property
+    def is_raw(self) -> bool:
+        """Whether a value is one byte string that holds the little-endian bytes of all elements."""
+        return self.kind == "raw"
+
+    @property
+    def holds_numbers(self) -> bool:
+        """Whether the elements are numbers in a list, other than labels."""
+        return self.kind in ("int", "float")
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether the elements are numbers, other than labels."""
+        return self.holds_numbers or self.is_raw
+
+    @property
+    def holds_strings(self) -> bool:
+        """Whether the loader delivers byte strings: elements of kind ``bytes``, or encoded images."""
+        return self.wire == "bytes" and not self.is_raw
+
+    @property
+    def is_single(self) -> bool:
+        """Whether the list in an example holds exactly one value."""
+        return self.shape == () or self.is_encoded or self.is_raw
 
     @property
     def is_ragged(self) -> bool:
@@ -158,6 +245,22 @@ class Feature(JsonRecord):
             )
         return 1 if self.is_encoded else math.prod(dim for dim in self.shape if dim is not None)
 
+    def values_fault(self, wire: str, values: Sequence[Any]) -> str | None:
+        """Return what is wrong with the list that an example has of the feature, of a wire type, or None.
+
+        There is no wire type if an example has no list, which is the same as an empty one.
+        """
+        if wire != self.wire and (wire or not self.is_ragged):
+            return f"is a list of {wire} instead of {self.wire}" if wire else "is missing"
+        count = len(values) if self.is_ragged else 1 if self.is_single else self.num_elements
+        if len(values) != count:
+            return f"has {len(values)} values instead of {count}"
+        if self.is_ragged and len(values) % self.row_elements:
+            return f"has {len(values)} values, which are not rows of {self.row_elements}"
+        if self.is_raw and len(values[0]) != self.num_bytes:
+            return f"has {len(values[0])} bytes instead of {self.num_bytes}"
+        return None
+
     @property
     def num_bytes(self) -> int:
         """Number of bytes of one value of kind ``raw``.
@@ -165,74 +268,42 @@ class Feature(JsonRecord):
         Raises:
             ValueError: the kind is not ``raw``.
         """
-        if self.kind != "raw":
+        if not self.is_raw:
             raise ValueError(f"feature {self.name!r} is of kind {self.kind!r}; only 'raw' has a fixed length")
         return self.num_elements * ITEM_SIZES[self.dtype]
 
-    @classmethod
-    def read(cls, reader: ObjectReader) -> Feature | None:
-        """Return the feature in ``reader``, or None after noting its problems."""
-        known = len(reader.problems)
-        reader.only(each.name for each in fields(cls))
-        name, kind, dtype = (reader.take(field, str, "") for field in ("name", "kind", "dtype"))
-        shape: list[int | None] = []
-        for index, dim in enumerate(reader.take("shape", list, [])):
-            if dim is None or (isinstance(dim, int) and not isinstance(dim, bool)):
-                shape.append(dim)
-            else:
-                reader.note(f"shape[{index}]", f"is {shown(dim)}, must be an integer or null")
-        coordinates, pixels = (
-            reader.take(field, str, "") if field in reader.value else None for field in cls.optional
-        )
-        places = [problem.place for problem in reader.problems[known:]]
-        for field, message in feature_faults(name, kind, dtype, tuple(shape)).items():
-            # fields of the wrong type are already noted
-            if not any(place.startswith(reader.at(field)) for place in places):
-                reader.note(field, message)
-        if len(reader.problems) > known:
-            return None
-        feature = cls(name, kind, dtype, tuple(shape))
-        faults = feature._declared_faults(coordinates, pixels)
-        for field, fault in faults.items():
-            reader.note(field, fault)
-        if faults:
-            return None
-        return replace(feature, coordinates=coordinates, pixels=pixels)
+
+def _coordinates_fault(feature: Feature) -> str | None:
+    """Return what is wrong with the coordinates of a feature that is valid otherwise, or None."""
+    if feature.coordinates not in COORDINATES:
+        return f"is {shown(feature.coordinates)}, must be one of {', '.join(COORDINATES)}"
+    order, shape = feature.coordinates.removesuffix(NORMALIZED), feature.shape
+    # each row of keypoints is an object, and all have the same number of keypoints
+    width, last = (4 if order in BOX_ORDERS else len(order)), (shape[-1] if shape else None)
+    if not feature.holds_numbers or not last or last % width or (width == 4 and last != width):
+        what = f"has not {width} numbers of each {'box' if width == 4 else 'keypoint'}"
+        return f"is {order!r}, but kind {feature.kind!r} with shape {shown(list(shape))} {what}"
+    return None
 
 
-def feature_faults(name: str, kind: str, dtype: str, shape: tuple[int | None, ...]) -> dict[str, str]:
-    """Return what is wrong with a feature that has these attributes, by attribute; empty if it is valid."""
-    faults: dict[str, str] = {}
-    if not name or not name.isprintable():
-        faults["name"] = f"is {shown(name)}, must be one or more printable characters"
-    if kind not in KINDS:
-        faults["kind"] = f"is {shown(kind)}, must be one of {', '.join(sorted(KINDS))}"
-        return faults
-    if dtype not in KINDS[kind].dtypes:
-        allowed = ", ".join(sorted(KINDS[kind].dtypes))
-        faults["dtype"] = f"is {shown(dtype)}, but kind {kind!r} can only be {allowed}"
-    listed, channels = shown(list(shape)), KINDS[kind].channels
-    if any(dim is not None and dim < 0 for dim in shape):
-        faults["shape"] = f"is {listed}, must have no negative dimensions"
-    elif channels and (len(shape) != _IMAGE_DIMENSIONS or shape[-1] not in channels):
-        what = "an image is (height, width, channels) with 1, 3 or 4 channels"
-        what = what if kind == "image" else "a mask is (height, width, 1)"
-        faults["shape"] = f"is {listed}, but {what}"
-    elif None in shape and not channels and not KINDS[kind].lists:
-        faults["shape"] = f"is {listed}, but every dimension must be known for kind {kind!r}"
-    elif None in shape and not channels and not _is_list(shape, KINDS[kind]):
-        allowed = "[None] or [None, k] with k >= 1" if KINDS[kind].rows else "[None]"
-        faults["shape"] = f"is {listed}, but for kind {kind!r} only the shape {allowed} may vary"
-    elif len(shape) > _MAX_DIMENSIONS:
-        faults["shape"] = f"has {len(shape)} dimensions; at most {_MAX_DIMENSIONS} are allowed"
-    elif math.prod(dim or 1 for dim in shape) > MAX_INT:
-        faults["shape"] = f"is {listed}, which has more than 2^63 - 1 elements"
-    return faults
+def _pixels_fault(feature: Feature) -> str | None:
+    """Return what is wrong with the pixels of a feature that is valid otherwise, or None."""
+    if feature.pixels != RAW_PIXELS:
+        return f"is {shown(feature.pixels)}, must be {RAW_PIXELS!r}"
+    # an image is what the loader makes of a raw feature
+    if (feature.is_raw or feature.is_image) and are_pixels(feature):
+        return None
+    what = "pixels are uint8 or uint16 of shape [height, width] or [height, width, 1, 3 or 4]"
+    return (
+        f"is {RAW_PIXELS!r}, but the feature is {feature.dtype} of shape {shown(list(feature.shape))}; {what}"
+    )
 
 
-def _is_list(shape: tuple[int | None, ...], kind: Kind) -> bool:
-    """Whether a shape describes a list, or a list of rows if the kind may have these."""
-    return shape == (None,) or (kind.rows and len(shape) == 2 and shape[0] is None and bool(shape[1]))
+def are_pixels(feature: Feature) -> bool:
+    """Return whether dtype and shape of a feature are those of pixels."""
+    shape = feature.shape
+    is_image = len(shape) in (2, 3) and all(shape) and (*shape, 1)[2] in (1, 3, 4)
+    return is_image and feature.dtype in ("uint8", "uint16")
 
 
 @dataclass(frozen=True)
@@ -251,9 +322,19 @@ class Schema(JsonRecord):
     class_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        faults = schema_faults(self.features, self.class_names)
-        if faults:
-            raise ValueError("; ".join(f"{field} {message}" for field, message in faults))
+        if fault := self.fault():
+            raise WrongValueError(*fault)
+
+    def fault(self) -> tuple[str, str] | None:
+        """Return the first attribute that is wrong, and what is wrong with it; None if both are valid."""
+        if not self.features:
+            return "features", "is empty, must hold at least one feature"
+        for field, names in (("features", self.names), ("class_names", self.class_names)):
+            if len(set(names)) < len(names):
+                return field, f"contains the name {shown(repeated(names))} more than once"
+        if self.class_names and not any(feature.is_label for feature in self.features):
+            return "class_names", "is not empty, but no feature is of kind 'label'"
+        return None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -269,7 +350,7 @@ class Schema(JsonRecord):
     @property
     def label(self) -> Feature | None:
         """The scalar feature of kind ``label``, or None if there is none."""
-        return next((f for f in self.features if f.kind == "label" and f.shape == ()), None)
+        return next((f for f in self.features if f.is_label and f.shape == ()), None)
 
     @property
     def key(self) -> Feature | None:
@@ -282,36 +363,8 @@ class Schema(JsonRecord):
         canonical = json.dumps(as_json(self), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode("ascii")).hexdigest()[:16]
 
-    @classmethod
-    def read(cls, reader: ObjectReader) -> Schema | None:
-        """Return the schema in ``reader``, or None after noting its problems."""
-        known = len(reader.problems)
-        reader.only(each.name for each in fields(cls))
-        read = [Feature.read(item) for item in reader.objects("features")]
-        class_names = reader.strings("class_names")
-        features = tuple(feature for feature in read if feature is not None)
-        # Faults that a feature with problems of its own might resolve are not reported.
-        complete = len(features) == len(read) and isinstance(reader.value.get("features"), list)
-        for field, message in (schema_faults if complete else _name_faults)(features, class_names):
-            reader.note(field, message)
-        return cls(features, class_names) if len(reader.problems) == known else None
 
-
-def schema_faults(features: Sequence[Feature], class_names: Sequence[str]) -> list[tuple[str, str]]:
-    """Return what is wrong with a schema that has these features and class names, as (field, message)."""
-    faults = _name_faults(features, class_names)
-    if not features:
-        faults.append(("features", "is empty, must hold at least one feature"))
-    if class_names and not any(feature.kind == "label" for feature in features):
-        faults.append(("class_names", "is not empty, but no feature is of kind 'label'"))
-    return faults
-
-
-def _name_faults(features: Sequence[Feature], class_names: Sequence[str]) -> list[tuple[str, str]]:
-    lists = (("features", [feature.name for feature in features]), ("class_names", class_names))
-    return [
-        (field, f"contains the name {shown(name)} {times} times")
-        for field, names in lists
-        for name, times in Counter(names).items()
-        if times > 1
-    ]
+def repeated(names: Sequence[str]) -> str:
+    """Return the first of some names that occurs for a second time."""
+    seen: set[str] = set()
+    return next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]

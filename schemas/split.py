@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from functools import partial
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
 from tfshards.schemas.digests import NUM_LAST_BYTES, digest_together
 from tfshards.schemas.index import FRAME_OVERHEAD, IntArray, index_path, keys_path, labels_path
-from tfshards.schemas.json_reader import Fault, Json, JsonRecord, ObjectReader, as_json, matching
+from tfshards.schemas.json_reader import Json, JsonRecord, as_json, at, shown
 from tfshards.schemas.names import shard_path_fault
-from tfshards.schemas.schema import Schema
+from tfshards.schemas.schema import Feature
 
 
 @dataclass(frozen=True)
@@ -37,29 +36,29 @@ class Totals(JsonRecord):
     reasons: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     conversions: Mapping[str, int] = field(default_factory=dict)
 
-    @classmethod
-    def read(cls, reader: ObjectReader) -> Totals:
-        """Return the totals in ``reader``, and note their problems."""
-        reader.only(each.name for each in fields(cls))
-        entries, accepted, rejected, skipped = (
-            reader.count(name) for name in ("entries", "accepted", "rejected", "skipped")
-        )
-        together = accepted + rejected + skipped
-        if together != entries:
-            reader.note("entries", f"is {entries}, but accepted + rejected + skipped is {together}")
-        outcomes = reader.object("reasons")
-        stated = {"rejected": rejected, "skipped": skipped}
-        outcomes.only(stated)
-        reasons = {outcome: outcomes.counts(outcome) for outcome in outcomes.value if outcome in stated}
-        for outcome, total in stated.items():
-            counted = sum(reasons.get(outcome, {}).values())
-            if counted != total:
-                outcomes.note(outcome, f"adds up to {counted}, but totals.{outcome} is {total}")
-        return cls(entries, accepted, rejected, skipped, reasons, reader.counts("conversions"))
+    def fault(self) -> tuple[str, str] | None:
+        """Return the first number that does not add up, and why; None if all do."""
+        together = self.accepted + self.rejected + self.skipped
+        if together != self.entries:
+            return "entries", f"is {self.entries}, but accepted + rejected + skipped is {together}"
+        stated = {"rejected": self.rejected, "skipped": self.skipped}
+        for outcome in {**stated, **self.reasons}:
+            place, counted = at("reasons", outcome), sum(self.reasons.get(outcome, {}).values())
+            if outcome not in stated:
+                return place, "is not a field of this format"
+            if counted != stated[outcome]:
+                return place, f"adds up to {counted}, but totals.{outcome} is {stated[outcome]}"
+        return None
 
 
-digest_fault: Fault = matching(r"sha256:[0-9a-f]{64}", "'sha256:' and 64 lower-case hex digits")
-_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+def digest_fault(digest: str) -> str | None:
+    """Return what is wrong with a digest, or None."""
+    if _DIGEST.fullmatch(digest):
+        return None
+    return f"is {shown(digest)}, must be 'sha256:' and 64 lower-case hex digits"
 
 
 @dataclass(frozen=True)
@@ -109,38 +108,33 @@ class Shard(JsonRecord):
         """Digests of all files of the shard, by path, in the order of ``files``."""
         return {**self.companion_digests, self.path: self.digest}
 
-    @classmethod
-    def read(cls, reader: ObjectReader, schema: Schema | None) -> Shard:
-        """Return the shard in ``reader``, and note its problems; see ``Split.read``."""
-        known = len(reader.problems)
-        optional = {
-            "labels_digest": partial(_optional_digest_fault, schema=schema, role="label"),
-            "keys_digest": partial(_optional_digest_fault, schema=schema, role="key"),
-        }
-        shard = cls(**reader.values(cls, {**_SHARD_FAULTS, **optional}))
-        least = shard.num_examples * FRAME_OVERHEAD
-        if len(reader.problems) > known:
-            return shard
-        if shard.record_bytes < least:
-            message = f"is {shard.record_bytes}, but {shard.num_examples} records need at least {least}"
-            reader.note("record_bytes", message)
+    def fault(self) -> tuple[str, str] | None:
+        """Return the first field that is wrong, and what is wrong with it; None if all are valid."""
+        for name, fault in (
+            ("path", shard_path_fault(self.path)),
+            ("digest", digest_fault(self.digest)),
+            ("index_digest", digest_fault(self.index_digest)),
+            ("labels_digest", digest_fault(self.labels_digest) if self.labels_digest else None),
+            ("keys_digest", digest_fault(self.keys_digest) if self.keys_digest else None),
+            ("examples_digest", _hex_fault(self.examples_digest, [16])),
+            # a quick check before reading
+            ("last_bytes", _hex_fault(self.last_bytes, range(0, 2 * NUM_LAST_BYTES + 1, 2))),
+        ):
+            if fault:
+                return name, fault
+        least = self.num_examples * FRAME_OVERHEAD
+        if self.record_bytes < least:
+            return "record_bytes", f"is {self.record_bytes}, but {self.num_examples} records need {least}"
         for name in ("num_bytes", "record_bytes"):
-            value = getattr(shard, name)
-            if value and not shard.num_examples:
-                reader.note(name, f"is {value}, but a shard without examples is empty")
-        if shard.num_examples and not shard.num_bytes:
-            reader.note("num_bytes", f"is 0, but there are {shard.num_examples} records")
-        return shard
+            if bool(getattr(self, name)) != bool(self.num_examples):
+                return name, f"is {getattr(self, name)}, but there are {self.num_examples} records"
+        return None
 
 
-_SHARD_FAULTS = {
-    "path": shard_path_fault,
-    "digest": digest_fault,
-    "index_digest": digest_fault,
-    "examples_digest": matching(r"[0-9a-f]{16}", "16 lower-case hex digits"),
-    # a quick check before reading
-    "last_bytes": matching(rf"([0-9a-f]{{2}}){{0,{NUM_LAST_BYTES}}}", f"up to {NUM_LAST_BYTES} bytes in hex"),
-}
+def _hex_fault(text: str, lengths: Sequence[int]) -> str | None:
+    if len(text) in lengths and set(text) <= set("0123456789abcdef"):
+        return None
+    return f"is {shown(text)}, must be {lengths[-1]} lower-case hex digits"
 
 
 def rows_by_shard(
@@ -159,7 +153,7 @@ def rows_by_shard(
 
 
 @dataclass(frozen=True)
-class Split:
+class Split(JsonRecord):
     """One split: its shards in order, and the number of examples of each class.
 
     Attributes:
@@ -170,6 +164,8 @@ class Split:
 
     shards: tuple[Shard, ...]
     label_counts: Mapping[str, int] = field(default_factory=dict)
+
+    stated: ClassVar[tuple[str, ...]] = ("num_examples",)
 
     @property
     def num_examples(self) -> int:
@@ -199,58 +195,30 @@ class Split:
             "shards": as_json(self.shards),
         }
 
-    @classmethod
-    def read(cls, reader: ObjectReader, schema: Schema | None) -> Split:
-        """Return the split in ``reader``, and note its problems.
+    def fault(self) -> tuple[str, str] | None:
+        """Return the first field that is wrong, and what is wrong with it; None if both are valid."""
+        if not self.shards:
+            return "shards", "is empty, must hold at least one shard"
+        labeled = sum(self.label_counts.values())
+        if self.label_counts and labeled != self.num_examples:
+            return "label_counts", f"adds up to {labeled}, but the shards hold {self.num_examples} examples"
+        return None
 
-        Labels are checked against ``schema``, unless it is None because it has problems of its own.
-        """
-        reader.only(("num_examples", "label_counts", "shards"))
-        split = cls(
-            tuple(Shard.read(item, schema) for item in reader.objects("shards")),
-            reader.counts("label_counts"),
-        )
-        if reader.value.get("shards") == []:
-            reader.note("shards", "is empty, must hold at least one shard")
-        stated = reader.count("num_examples")
-        if stated != split.num_examples:
-            reader.note("num_examples", f"is {stated}, but the shards hold {split.num_examples}")
-        labeled = sum(split.label_counts.values())
-        if split.label_counts and labeled != split.num_examples:
-            message = f"adds up to {labeled}, but the shards hold {split.num_examples} examples"
-            reader.note("label_counts", message)
-        if split.label_counts and schema is not None:
-            _note_unknown_labels(reader, schema)
-        return split
-
-
-def _note_unknown_labels(reader: ObjectReader, schema: Schema) -> None:
-    counts = reader.object("label_counts")
-    if schema.label is None:
-        reader.note("label_counts", "is not empty, but the schema has no scalar feature of kind 'label'")
-    elif schema.class_names:
-        for name in sorted(set(counts.value) - set(schema.class_names)):
-            counts.note(name, "is not a class of the schema")
-    else:
-        limits = np.iinfo(schema.label.dtype)
-        for name in counts.value:
-            if not _INTEGER.fullmatch(name) or not limits.min <= int(name) <= limits.max:
-                counts.note(
-                    name, f"is not an integer of type {schema.label.dtype}, and the schema has no class names"
-                )
+    def label_fault(self, label: Feature | None, class_names: Sequence[str]) -> tuple[str, str] | None:
+        """Return the first count of a class that a dataset with this label cannot have; None without one."""
+        if self.label_counts and label is None:
+            return "label_counts", "is not empty, but the schema has no scalar feature of kind 'label'"
+        limits = np.iinfo(label.dtype) if label else None
+        names = frozenset(class_names)
+        for name in self.label_counts:
+            place = at("label_counts", name)
+            if names and name not in names:
+                return place, "is not a class of the schema"
+            if limits and not names:
+                is_integer = _INTEGER.fullmatch(name) and limits.min <= int(name) <= limits.max
+                if not is_integer:
+                    return place, f"is not an integer of type {limits.dtype}, and there are no class names"
+        return None
 
 
-_WITHOUT = {
-    "label": "is given, but the schema has no scalar feature of kind 'label'",
-    "key": "is given, but the schema has no scalar feature 'key' of kind 'bytes'",
-}
-
-
-def _optional_digest_fault(digest: str, schema: Schema | None, role: Literal["label", "key"]) -> str | None:
-    """Return what is wrong with the digest of a file that exists only if the schema has such a feature."""
-    if schema is None:
-        # it is not known whether there is one
-        return digest_fault(digest) if digest else None
-    if (schema.label if role == "label" else schema.key) is not None:
-        return digest_fault(digest)
-    return _WITHOUT[role] if digest else None
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")

@@ -2,80 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from tfshards.schemas.errors import listed, one_line
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.schema import Schema
 
-
-class Loss(NamedTuple):
-    """A conversion that loses something, how to keep that, and what a build warns about, if anything."""
-
-    conversion: str
-    remedy: str
-    done: str | None = None
-
-
-LOSSES = (
-    Loss(
-        "16 bits to 8",
-        "depth=16 keeps their values",
-        "with more than 8 bits per sample: reduced to the upper 8, so that 4095 of 16 bits becomes 15",
-    ),
-    Loss(
-        "16 bits of color to 8",
-        "'tfshards build arrays' stores arrays of them as they are",
-        "with more than 8 bits per sample in color: reduced to 8",
-    ),
-    Loss(
-        "32 bits to 8",
-        "depth=16 keeps values up to 65535",
-        "with 32 bits per sample: reduced to 8, by dividing values up to 65535 by 256",
-    ),
-    Loss(
-        "float to 8 bits",
-        "'tfshards build arrays' stores arrays of them as they are",
-        "of floating point numbers: reduced to 8 bits",
-    ),
-    Loss(
-        "alpha over white",
-        "alpha='keep' and channels=4 store it",
-        "with transparency: drawn over white",
-    ),
-    Loss("first frame", "no option stores the others: extract them before the build"),
-    Loss(
-        "color profile ignored",
-        "no option applies it: convert images that are not sRGB before the build",
-    ),
-)
-
-
-def remedies() -> dict[str, str]:
-    """Return the remedy of each lossy conversion, with the flags of the command line."""
-    return {loss.conversion: _PARAMETER.sub(r"--\1 \3", loss.remedy) for loss in LOSSES}
-
-
-_PARAMETER = re.compile(r"\b([a-z]+)=('?)(\w+)\2")
-
-
 # More classes than these are summed up by those with most and with fewest examples.
 SHOWN_CLASSES = 20
 # Characters of the name of a class in a summary.
 _SHOWN_NAME = 40
-_QUANTILES = {"fewest": 0.0, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "most": 1.0}
 
 
 def schema_lines(schema: Schema) -> list[str]:
     """Return the line that lists the features with kind, dtype and shape."""
-    shapes = [["?" if dim is None else str(dim) for dim in feature.shape] for feature in schema.features]
-    parts = [
-        f"{escaped(feature.name)} ({feature.kind}, {feature.dtype}{' ' + ' x '.join(shape) if shape else ''}"
-        f"{f', {feature.coordinates}' if feature.coordinates else ''}{', pixels' if feature.pixels else ''})"
-        for feature, shape in zip(schema.features, shapes, strict=True)
-    ]
+    parts = [f"{escaped(feature.name)} ({feature.text})" for feature in schema.features]
     return [f"features: {', '.join(parts)}"]
 
 
@@ -92,8 +33,8 @@ def class_lines(
 ) -> list[str]:
     """Return a table of the classes in the order of their numbers, with a column of counts per split.
 
-    With many classes, it has those with the most and the fewest examples, and the quantiles of all, unless
-    ``all_classes`` asks for every class, with its full name.
+    With many classes, it has those with the most and the fewest examples, unless ``all_classes`` asks for
+    every class, with its full name.
     """
     names = _class_order(counts, schema)
     if not names:
@@ -111,14 +52,8 @@ def class_lines(
     names.sort(key=lambda name: -sum(split.get(name, 0) for split in counts.values()))
     half = SHOWN_CLASSES // 2
     left = len(names) - SHOWN_CLASSES
-    ranked = [sorted(split.get(name, 0) for name in names) if split else [] for split in counts.values()]
-    quantiles = [
-        (name, *(f"{each[round(share * (len(names) - 1))]:,}" if each else "-" for each in ranked))
-        for name, share in _QUANTILES.items()
-    ]
     more = (f"and {left:,} more class{'es' if left > 1 else ''}", *("" for _ in counts))
-    found = [*head, *rows(names[:half]), more, *rows(names[-half:]), ("examples of a class", *counts)]
-    return [line.rstrip() for line in table([*found, *quantiles])]
+    return [line.rstrip() for line in table([*head, *rows(names[:half]), more, *rows(names[-half:])])]
 
 
 def _class_order(counts: Mapping[str, Mapping[str, int]], schema: Schema | None) -> list[str]:
@@ -135,7 +70,7 @@ def _class_order(counts: Mapping[str, Mapping[str, int]], schema: Schema | None)
 
 def _uncounted(schema: Schema | None, *, all_classes: bool) -> str:
     """Return a line about classes of which each example has several, or about their absence."""
-    many = [feature.name for feature in schema.features if feature.kind == "label"] if schema else []
+    many = [feature.name for feature in schema.features if feature.is_label] if schema else []
     if not many or schema is None:
         return "no labels"
     names = [escaped(name) if all_classes else _cut(escaped(name)) for name in schema.class_names]

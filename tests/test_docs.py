@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.pages import PAGES, ROOT
-from tfshards.schemas.reasons import Reason
+from tfshards.prep.imaging.reasons import Reason
 
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 

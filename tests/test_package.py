@@ -79,4 +79,4 @@ def test_prep_needs_no_tensorflow_and_loader_no_beam():
     assert "tensorflow" not in needed["prep"]
     assert needed["loader"] == {"tensorflow"}
     base = {re.match(r"[\w-]+", text)[0] for text in requires("tfshards") if "extra ==" not in text}
-    assert base == {"numpy", "google-crc32c", "tqdm"}
+    assert base == {"numpy", "google-crc32c", "protobuf", "tqdm"}

@@ -86,7 +86,7 @@ def _stacked(content: Content, feature: Feature, values: Sequence[Any]) -> npt.N
     image = content.images.get(feature.name)
     if image is not None:
         return objects(values) if None in pixels_shape(feature, image) else np.stack(values)
-    is_object = feature.is_ragged or (feature.wire == "bytes" and feature.kind != "raw")
+    is_object = feature.is_ragged or feature.holds_strings
     return objects(values) if is_object else np.stack(values)
 
 

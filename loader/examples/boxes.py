@@ -62,7 +62,7 @@ def checked_points(
 
 def _feature_of(options: Points, features: Sequence[Feature], shapes: str) -> Feature:
     found = next((feature for feature in features if feature.name == options.feature), None)
-    if found is None or found.kind not in ("int", "float") or not found.shape:
+    if found is None or not found.holds_numbers or not found.shape:
         raise _wrong_feature(options, features, shapes)
     return found
 
@@ -95,7 +95,7 @@ def _as_declared(
             )
             raise invalid(f"{name}.format", given, allowed)
         options = replace(options, format=cast("Any", stored.order), normalized=stored.is_normalized)
-    decoded = [each.name for each in features if each.kind == "image" and each.name in images]
+    decoded = [each.name for each in features if each.is_image and each.name in images]
     image = decoded[0] if options.image is None and len(decoded) == 1 else options.image
     if image not in decoded:
         raise invalid(

@@ -68,7 +68,7 @@ def decoded_images(
             value,
             channels=value.channels or feature.shape[-1] or 3,
             dtype=value.dtype or feature.dtype,
-            method=value.method or ("nearest" if feature.kind == "mask" else "bilinear"),
+            method=value.method or ("nearest" if feature.is_mask else "bilinear"),
         )
     return chosen
 
@@ -99,10 +99,10 @@ def _with_aligned_masks(
 
     If images differ in these, or none is decoded, masks have their own.
     """
-    views = {_view(value) for name, value in given.items() if encoded[name].kind == "image"}
+    views = {_view(value) for name, value in given.items() if encoded[name].is_image}
     chosen = dict(given)
     for name, value in given.items() if len(views) == 1 else ():
-        if encoded[name].kind != "mask":
+        if not encoded[name].is_mask:
             continue
         (view,) = views
         own = [
@@ -131,7 +131,7 @@ def _check_fits(feature: Feature, image: Image) -> None:
         raise invalid(
             "Image.channels", image.channels, f"the {channels} of the array {name!r}, or 3 for gray"
         )
-    if feature.kind == "image":
+    if feature.is_image:
         overflows = (stored, image.dtype, image.normalize) == ("uint16", "float16", None)
         if image.dtype not in (None, stored, *FLOAT_DTYPES) or overflows:
             allowed = f"{stored}, as {name!r} is stored, or {', '.join(FLOAT_DTYPES)}"

@@ -27,7 +27,7 @@ def draws_of(images: Iterable[Image], epoch: int, numbers: Ints) -> dict[str, np
     ``(numbers, 2)``, as in ``shifted_box``. ``flip SEED`` has shape ``(numbers, 2)`` bool: vertical and
     horizontal. Images of equal seeds share their draws.
     """
-    draws = {}
+    draws: dict[str, npt.NDArray[Any]] = {}
     for image in images:
         if image.crop == "random":
             draws[crop_name(image)] = _boxes(image, epoch, numbers)

@@ -92,7 +92,7 @@ def weighing(manifest: Manifest, split: str, sample_weights: SampleWeights | Non
 def _weight_feature(manifest: Manifest, name: str) -> Feature:
     found = next((feature for feature in manifest.schema.features if feature.name == name), None)
     is_number = found is not None and any(word in found.dtype for word in ("int", "float"))
-    if found is None or found.kind in ("image", "label") or found.shape != () or not is_number:
+    if found is None or found.is_image or found.is_label or found.shape != () or not is_number:
         names = ", ".join(map(repr, manifest.schema.names))
         allowed = f"{BALANCED!r}, weights by class, or a feature of one number that is no label, of {names}"
         raise invalid("sample_weights", name, allowed)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 from tfshards.loader.options.validation import check_choice, invalid, is_integer
-from tfshards.schemas.option import check_strings
+from tfshards.schemas.errors import check_strings
 
 BoxFormat: TypeAlias = Literal["xywh", "xyxy", "cxcywh", "yxyx"]
 PointFormat: TypeAlias = Literal["xy", "xyv"]

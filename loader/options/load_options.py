@@ -24,7 +24,7 @@ from tfshards.loader.options.selection import (
 from tfshards.loader.options.validation import check_choice, check_least, check_type, invalid
 from tfshards.loader.options.worker import Worker, usual_worker
 from tfshards.schemas import OptionsError
-from tfshards.schemas.sizes import parse_size
+from tfshards.schemas.errors import parse_size
 from tfshards.schemas.storage.any_path import local_path
 
 Remainder: TypeAlias = Literal["drop", "pad", "keep"]

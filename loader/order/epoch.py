@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +23,10 @@ def order_seed(seed: int, build_id: str) -> int:
     return int.from_bytes(digest[:8], "little") >> 1
 
 
-def random_bits(seed: int, *words: Any) -> Any:
+def random_bits(seed: int, *words: npt.ArrayLike) -> npt.NDArray[np.int64]:
     """Return 63 random bits (int64, not negative) for each combination of the broadcast ``words`` (int64).
+
+    The result of scalars has shape ``(1,)``.
 
     Each word is added to the state, and the state is mixed by the finalizer of SplitMix64 (Steele, Lea and
     Flood, doi:10.1145/2660193.2660195), after Vigna's public-domain ``splitmix64.c``.
@@ -33,8 +35,8 @@ def random_bits(seed: int, *words: Any) -> Any:
     for word in words:
         # arrays wrap around; NumPy would warn about scalars
         state = mixed(state + np.asarray(word, np.int64).astype(np.uint64) + np.uint64(STEP))
-    bits = (state >> np.uint64(1)).astype(np.int64)
-    return bits if any(map(np.ndim, words)) else bits[0]
+    bits: Ints = (state >> np.uint64(1)).astype(np.int64)
+    return bits
 
 
 class Epoch(NamedTuple):

@@ -136,7 +136,7 @@ def choose_population(options: LoadOptions, source: OpenSplit) -> Population:
         return ranges_of(num_examples, take)
     schema = source.manifest.schema
     if schema.label is None and (
-        isinstance(classes, Mapping) or not any(each.kind == "label" for each in schema.features)
+        isinstance(classes, Mapping) or not any(each.is_label for each in schema.features)
     ):
         raise OptionsError("classes-no-label", label=source.label)
     numbers = [_class_number(source, name) for name in classes]

@@ -41,7 +41,8 @@ class Ranges:
         if len(ends) == 1:
             return members + self.starts[0]
         row = np.searchsorted(ends, members, side="right")
-        return members + (self.starts - (ends - self.sizes))[row]
+        found: Ints = members + (self.starts - (ends - self.sizes))[row]
+        return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,7 +31,8 @@ class Steps:
         """
         steps = 1 if end is None else end - step
         lanes = self.of_lanes(epoch, step, step + steps)
-        return lanes.reshape(len(lanes), steps, -1).swapaxes(0, 1).reshape(steps, -1)
+        found: Ints = lanes.reshape(len(lanes), steps, -1).swapaxes(0, 1).reshape(steps, -1)
+        return found
 
     def of_lanes(self, epoch: int, step: int, end: int) -> Ints:
         """Return the same numbers by lane, in which neighbors are: shape ``(lanes, steps * rows)``.
@@ -53,9 +54,9 @@ class Steps:
             ranks = opened.entries[own, np.newaxis] + within
             ranks = begins + np.where(ranks >= lengths, ranks - lengths, ranks)
         else:
-            first = np.arange(step, end) * assignment.global_batch_size
-            first += assignment.worker.index * assignment.batch_size
-            ranks = (first[:, np.newaxis] + np.arange(assignment.batch_size)).reshape(1, -1)
+            begins = np.arange(step, end) * assignment.global_batch_size
+            begins += assignment.worker.index * assignment.batch_size
+            ranks = (begins[:, np.newaxis] + np.arange(assignment.batch_size)).reshape(1, -1)
             is_real = ranks < assignment.num_positions
         is_whole = bool(is_real.all())
         members = plan.order.members(opened, ranks if is_whole else ranks[is_real])

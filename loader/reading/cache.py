@@ -1,6 +1,6 @@
 """``cache=``: the shards of a split on a local disk, read instead of the dataset's files.
 
-    disk:PATH            verified copies of all shards, unpacked if they are compressed, made before the first step
+    disk:PATH            verified and unpacked copies of all shards, made before the first step
     disk:PATH, 200GiB    the records that are read first, until they have that many bytes
 
 The stored records are copied, so that order and augmentation do not change.
@@ -21,14 +21,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from tfshards.loader.reading.frames import REMEDY, Frames, Place
 from tfshards.loader.reading.source import OpenSplit
 from tfshards.schemas import FormatError, InputError, Problem, Shard
 from tfshards.schemas.columns import Octets
-from tfshards.schemas.compression import CODEC_ERRORS, CODECS
+from tfshards.schemas.compression import CODEC_ERRORS, unpacked
 from tfshards.schemas.index import IntArray as Ints
-from tfshards.schemas.sizes import size
+from tfshards.schemas.errors import size
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.locking import lock
 from tfshards.schemas.storage.untrusted import Limit, open_regular, read_whole
@@ -166,7 +167,7 @@ def _identity(path: Path) -> list[int] | None:
 def _verified_blocks(
     path: AnyPath, shard: Shard, compression: str, count: Callable[[int], None]
 ) -> Iterator[bytes]:
-    """Yield the uncompressed bytes of a shard's file, and raise at the end unless they are those of the manifest."""
+    """Yield the uncompressed bytes of a shard, and raise at the end unless they are the manifest's."""
     digest = hashlib.sha256()
     try:
         with open_regular(path, buffering=0) as file:
@@ -181,8 +182,8 @@ def _verified_blocks(
             return
         # unpacked only after its digest was found to be right
         left = shard.record_bytes
-        with CODECS[compression].unpack(open_regular(path)) as unpacked:
-            while block := unpacked.read(min(_BLOCK_BYTES, left + 1)):
+        with unpacked(open_regular(path)) as file:
+            while block := file.read(min(_BLOCK_BYTES, left + 1)):
                 left -= len(block)
                 count(len(block))
                 yield block
@@ -225,13 +226,9 @@ class FirstRecords:
                 with path.open("ab") as file:
                     file.truncate(shard.record_bytes)
             with (folder / _KEPT).open("ab") as file:
-                if len(frames):
-                    os.posix_fallocate(file.fileno(), 0, len(frames))
-            self._is_kept = (
-                np.memmap(folder / _KEPT, np.uint8, "r+", shape=(len(frames),))
-                if len(frames)
-                else np.zeros(0, np.uint8)
-            )
+                # no holes, for which there may be no space when they are filled
+                file.write(bytes(len(frames) - file.tell()))
+            self._is_kept = np.memmap(folder / _KEPT, np.uint8, "r+", shape=(len(frames),))
         except OSError as error:
             raise InputError(
                 "cache-unusable", where=error.filename or folder, why=error.strerror or error
@@ -240,9 +237,9 @@ class FirstRecords:
         self._lengths = frames.places(np.arange(len(frames))).lengths
         self._most_bytes, self._lock = most_bytes, threading.Lock()
 
-    def has(self, numbers: Ints) -> Ints:
-        """Return which records are in the cache, and state the lengths that they must have: bool, a vector."""
-        found = self._is_kept[numbers] > 0
+    def has(self, numbers: Ints) -> npt.NDArray[np.bool_]:
+        """Return which records are in the cache, with headers that state their lengths: a bool vector."""
+        found: npt.NDArray[np.bool_] = self._is_kept[numbers] > 0
         found[found] = self.frames.states_lengths(numbers[found])
         return found
 
@@ -263,7 +260,7 @@ class FirstRecords:
                     first, last = rows[0], rows[-1]
                     part = data[begins[first] : begins[last] + lengths[last]]
                     with open(self.frames.paths[shards[first]], "r+b", buffering=0) as file:
-                        os.pwrite(file.fileno(), part, int(offsets[first]))
+                        os.pwrite(file.fileno(), part.data, int(offsets[first]))
                     self._is_kept[numbers[order[rows]]] = 1
             except OSError as error:
                 self._most_bytes = 0

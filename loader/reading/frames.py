@@ -3,8 +3,8 @@
     shard   | header 12 | data | footer 4 | header 12 | data | footer 4 | ...
             ^ offset of a record          ^ offset of the next, which ends it
 
-A header holds the length of the data and its checksum, a footer the checksum of the data. A record is sound if
-both checksums are right and the length is that of the index.
+A header holds the length of the data and its checksum, a footer the checksum of the data. A record is sound
+if both checksums are right and the length is that of the index.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class Frames:
         if alone:
             rows = np.concatenate(alone)
             begins, ends = starts[rows], starts[rows] + lengths[rows]
-            view = memoryview(data)  # type: ignore[arg-type]
+            view = data.data
             bounds = zip((begins + HEADER_BYTES).tolist(), (ends - FOOTER_BYTES).tolist(), strict=True)
             block = Block(rows, [view[begin:end] for begin, end in bounds], None)
             headers = _windows(data, HEADER_BYTES)[begins].view(np.uint8).reshape(-1, HEADER_BYTES)
@@ -188,8 +188,8 @@ class Frames:
         stated = np.full(len(numbers), -1, np.int64)
         is_short = bool(len(numbers)) and int(lengths.sum()) <= _LOCAL_GAP * len(numbers)
         # of short records all bytes are read, which stay in the processor's cache
-        cuts = np.flatnonzero(np.diff(np.cumsum(lengths) // _SCANNED_BYTES)) + 1 if is_short else []
-        for rows in np.split(np.arange(len(numbers)), cuts):
+        cuts = np.flatnonzero(np.diff(np.cumsum(lengths) // _SCANNED_BYTES)) + 1
+        for rows in np.split(np.arange(len(numbers)), cuts if is_short else cuts[:0]):
             with suppress(FormatError, OSError, ValueError):
                 if is_short:
                     data, starts = self.fetch(shards[rows], offsets[rows], lengths[rows])
@@ -202,13 +202,19 @@ class Frames:
         right: npt.NDArray[np.bool_] = stated == lengths - FRAME_OVERHEAD
         return right
 
-    def fetch(self, shards: Ints, offsets: Ints, lengths: Ints) -> tuple[Octets, Ints]:
+    def fetch(
+        self, shards: Ints, offsets: Ints, lengths: Ints, gap: int | None = None
+    ) -> tuple[Octets, Ints]:
         """Return the bytes of frames, and where in them each begins; neighbors are read together.
+
+        Frames with up to ``gap`` bytes between them are neighbors; by default as many as is fast.
 
         Raises:
             FormatError: a file is missing, cut or changed.
         """
-        pieces, starts = pieces_of(shards, offsets, lengths, _LOCAL_GAP if self.is_local else _REMOTE_GAP)
+        if gap is None:
+            gap = _LOCAL_GAP if self.is_local else _REMOTE_GAP
+        pieces, starts = pieces_of(shards, offsets, lengths, gap)
         ends = np.cumsum(pieces.lengths)
         data = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
 
@@ -235,7 +241,7 @@ class Frames:
                 return
             file, filled = self._file(shard), 0
             while filled < len(data):
-                more = os.preadv(file.descriptor, [data[filled:]], offset + filled)
+                more = os.preadv(file.descriptor, [data[filled:].data], offset + filled)
                 if not more:
                     raise self._fault(
                         shard, f"ends at byte {offset + filled}; it was cut after it was opened"

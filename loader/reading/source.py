@@ -76,7 +76,7 @@ class OpenSplit:
         schema = self.manifest.schema
         if schema.label is not None:
             return np.isin(self.labels(), numbers)
-        name = next(feature.name for feature in schema.features if feature.kind == "label")
+        name = next(feature.name for feature in schema.features if feature.is_label)
         frames = Frames(self.root, self.split.shards, is_checked=True)
         lists = cast("Sequence[npt.NDArray[np.int64]]", all_values(self.root, frames, schema[name]))
         return np.array([bool(np.isin(each, numbers).any()) for each in lists], np.bool_)

@@ -6,6 +6,7 @@ import os
 import tempfile
 import threading
 from collections import defaultdict, deque
+from typing import IO
 
 import numpy as np
 import numpy.typing as npt
@@ -71,7 +72,8 @@ class Windows:
     def _fetched(self, place: Place) -> tuple[Octets, Ints]:
         """Return the bytes of frames, and where each begins; -1 for those that cannot be fetched, or lie."""
         try:
-            data, starts = self._frames.fetch(*place)
+            # what lies between is fetched when it is due
+            data, starts = self._frames.fetch(*place, gap=0)
         except FormatError:
             # whoever misses a record asks for it alone, and names it
             return np.zeros(0, np.uint8), np.full(len(place.shards), -1, np.int64)
@@ -86,12 +88,12 @@ class _MemoryFile:
 
     def __init__(self, data: Octets) -> None:
         if hasattr(os, "memfd_create"):
-            self._file = os.fdopen(os.memfd_create("tfshards"), "wb", buffering=0)
+            self._file: IO[bytes] = os.fdopen(os.memfd_create("tfshards"), "wb", buffering=0)
             self.path = f"/proc/self/fd/{self._file.fileno()}"
         else:
-            self._file = tempfile.NamedTemporaryFile(prefix="tfshards-", buffering=0)
+            self._file = tempfile.NamedTemporaryFile(prefix="tfshards-", buffering=0)  # noqa: SIM115
             self.path = self._file.name
-        view = memoryview(data)
+        view = data.data
         while view:
             view = view[self._file.write(view) :]
 

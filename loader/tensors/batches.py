@@ -84,9 +84,9 @@ def parse_examples(records: tf.Tensor, features: Sequence[Feature]) -> dict[str,
 
 
 def _decode(value: tf.Tensor, feature: Feature) -> tf.Tensor:
-    if feature.wire == "bytes" and feature.kind != "raw":
+    if feature.wire == "bytes" and not feature.is_raw:
         return value
-    if feature.kind != "raw":
+    if not feature.is_raw:
         return _in_rows(tf.cast(value, feature.dtype), feature)
     elements = tf.io.decode_raw(value, _DECODED_AS.get(feature.dtype, feature.dtype), little_endian=True)
     if feature.dtype in _DECODED_AS:

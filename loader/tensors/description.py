@@ -51,7 +51,7 @@ def feature_description(
 
 def description_of(feature: Feature) -> Description:
     """Return what ``tf.io.parse_example`` needs for a feature."""
-    if feature.is_encoded or feature.kind == "raw":
+    if feature.is_encoded or feature.is_raw:
         return tf.io.FixedLenFeature([], tf.string)
     wire_dtype = {"bytes": tf.string, "int64": tf.int64, "float": tf.float32}[feature.wire]
     if feature.is_ragged:

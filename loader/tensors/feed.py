@@ -117,7 +117,7 @@ class Feed:
         return epoch, np.append(np.arange(first, end, self.group), end)
 
     def steps(self, chunk: np.int64) -> Ints:
-        """Return the steps at which the groups of a chunk begin, counted from that of epoch 0, and the end."""
+        """Return the steps at which the groups of a chunk begin, from that of epoch 0, and the end."""
         epoch, steps = self.groups(int(chunk))
         return steps + epoch * self.plan.assignment.num_steps
 
@@ -145,7 +145,7 @@ class Feed:
         return Chunk(steps, self._paths, np.stack([files, offsets, counts], axis=1), lanes)
 
     def records(self, begin: np.int64, end: np.int64) -> tuple[bytes, Ints, Ints, bytes]:
-        """Return the records of the steps ``[begin, end)``: their bytes, and where each begins and its length.
+        """Return the records of the steps ``[begin, end)``: the bytes, and the start and length of each.
 
         The last value is the text of the error if one is damaged, and empty if none is.
         """

@@ -137,7 +137,7 @@ def _by_record(feed: Feed, chunks: tf.data.Dataset) -> tf.data.Dataset:
 
 
 def completed(feed: Feed, begin: tf.Tensor, end: tf.Tensor, records: tf.Tensor) -> tf.Tensor:
-    """Return records with what Python reads for missing ones, or fail with a text that names a damaged one."""
+    """Return records with what Python reads for missing ones, or fail and name the damaged one."""
     if feed.is_by_record:
         return records
     # comparing the strings themselves would copy each

@@ -30,14 +30,13 @@ def warn_of_strategy(options: LoadOptions) -> None:
 
 
 def _of_hosts() -> str:
-    strategy = tf.distribute.get_strategy()
+    strategy, where = tf.distribute.get_strategy(), other_workers()
     if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         cluster = strategy.cluster_resolver.cluster_spec().as_dict()
         count = sum(len(cluster.get(kind, ())) for kind in ("chief", "master", "worker"))
         if count > 1:
-            return reads_all(f"this is the scope of a MultiWorkerMirroredStrategy of {count} workers", "load")
-    named = other_workers()
-    return reads_all(named, "load") if named else ""
+            where = f"this is the scope of a MultiWorkerMirroredStrategy of {count} workers"
+    return "" if where is None else reads_all(where, "load")
 
 
 def _of_replicas(options: LoadOptions) -> str:

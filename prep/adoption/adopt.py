@@ -42,7 +42,7 @@ from tfshards.schemas.names import MANIFEST_NAME, RECORD_NAME, name_fault
 from tfshards.schemas.storage import AnyPath, ChangedError, any_path
 from tfshards.schemas.storage.any_path import absolute_name
 from tfshards.schemas.storage.locking import locked
-from tfshards.schemas.storage.untrusted import INDEX, read_whole
+from tfshards.schemas.storage.untrusted import LISTS, read_whole
 from tfshards.schemas.storage.verbs import delete, each, exists, new_folder, put, replace_if, sync, version
 
 SOURCE = "adopt"
@@ -246,5 +246,5 @@ def _overtaken(folder: AnyPath) -> BuildError:
 
 def _content(path: AnyPath) -> bytes | None:
     with suppress(FileNotFoundError):
-        return read_whole(path, INDEX)
+        return read_whole(path, LISTS)
     return None

@@ -15,7 +15,7 @@ from tfshards.prep.imaging import formats, jpeg
 from tfshards.prep.progress.lines import report_warning
 from tfshards.prep.sources.classes import MAX_CLASSES
 from tfshards.schemas import Feature, InputError, Problem, Schema, pixel_files
-from tfshards.schemas.example import Decoded, ParsedExample, fields, single_lists, single_values
+from tfshards.schemas.example import Decoded, ParsedExample
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.keys import hash_array, hash_key
 from tfshards.schemas.storage import AnyPath
@@ -97,13 +97,9 @@ class Records:
 
 def _values_of(data: bytes) -> dict[str, tuple[str, Decoded]]:
     """Return the type of list, empty without one, and the elements of each feature; or raise ValueError."""
-    if spans := single_lists(data):
-        return {name: (span[0], single_values(data, *span)) for name, span in spans.items()}
     parsed = ParsedExample(data)
-    others = [tag >> 3 for tag, *_ in fields(data, 0, len(data)) if tag >> 3 != 1]
-    if others or not parsed.names:
-        what = f"has a field {others[0]}" if others else "has no features"
-        what = "is a tf.train.SequenceExample" if others[:1] == [2] else what
+    if parsed.is_sequence or not parsed.names:
+        what = "is a tf.train.SequenceExample" if parsed.is_sequence else "has no features"
         raise ValueError(f"{what}, but only tf.train.Example with features can be adopted: {_ELSE}")
     return {name: parsed.typed(name) for name in parsed.names}
 
@@ -130,16 +126,16 @@ def infer(
         try:
             feature = _feature(name, seen, name == labeled)
             features.append(feature)
-            if name == label and feature.kind != "label":
+            if name == label and not feature.is_label:
                 where = _where(seen, lambda kind: kind.number > 0)
                 raise ValueError(f"was given as label=, but {where} holds no integers")
             if name == labeled and feature.shape == () and class_names is not None:
                 _check_labels(np.array(seen.labels), len(class_names))
-            if name == "key" and feature.kind == "bytes" and feature.shape == ():
+            if name == "key" and feature.is_text and feature.shape == ():
                 _check_keys(seen.keys)
         except ValueError as error:
             problems.append(Problem(f"feature {name!r}", str(error)))
-    if class_names is not None and not any(feature.kind == "label" for feature in features):
+    if class_names is not None and not any(feature.is_label for feature in features):
         problems.append(Problem("class_names=", "no feature is a label; name it with label="))
     if problems:
         raise InputError("adopt-faults", *(f"  {problem}" for problem in problems), _ELSE, folder=folder)

@@ -77,7 +77,7 @@ def compared_names(manifest: Manifest) -> list[str]:
 def image_names(manifest: Manifest) -> list[str]:
     """Return the names of the features that hold images."""
     features = manifest.schema.features
-    encoded = [feature.name for feature in features if feature.kind == "image"]
+    encoded = [feature.name for feature in features if feature.is_image]
     return [*encoded, *pixel_images(features)]
 
 

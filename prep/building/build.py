@@ -27,6 +27,7 @@ from tfshards.prep.building.state import OutputState, Wanted, check_usable, insp
 from tfshards.prep.building.write import Writer
 from tfshards.prep.engines.table import EngineName, Work, find_run, is_distributed, run_on_threads
 from tfshards.prep.imaging.options import ImageOptions
+from tfshards.prep.option import recorded_values
 from tfshards.prep.planning.make_plan import check_types, make_plan
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
 from tfshards.prep.planning.plan import Layouts, Plan, label_counts_of
@@ -40,7 +41,6 @@ from tfshards.schemas import BuildError, Manifest, Shard, Split, Totals
 from tfshards.schemas.companions import read_keys
 from tfshards.schemas.digests import bytes_digest
 from tfshards.schemas.names import REJECTS_NAME
-from tfshards.schemas.option import recorded_values
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.verbs import require_space
 

@@ -37,8 +37,8 @@ from tfshards.schemas.errors import counted
 from tfshards.schemas.manifest import parse_manifest
 from tfshards.schemas.names import MANIFEST_NAME
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.locking import has_locks
-from tfshards.schemas.storage.untrusted import MANIFEST
+from tfshards.schemas.storage.any_path import in_store
+from tfshards.schemas.storage.untrusted import METADATA
 from tfshards.schemas.storage.verbs import put, replace_if, sync
 
 
@@ -247,7 +247,7 @@ def finish(target: BuildFolder, manifest: Manifest, draft: Draft, job: Job) -> M
     path, text = target.root / MANIFEST_NAME, manifest.to_text().encode("ascii")
     check_readable(text, path)
     written = list(draft.finished.values())
-    if not has_locks(target.root):
+    if in_store(target.root):
         for done, is_intact in zip(written, target.intact(written), strict=True):
             if not is_intact:
                 raise BuildError("shard-replaced", path=target.dataset / done.shard.path)
@@ -264,7 +264,7 @@ def finish(target: BuildFolder, manifest: Manifest, draft: Draft, job: Job) -> M
 def check_readable(text: bytes, path: AnyPath) -> None:
     """Raise FormatError or InputError about the text of a manifest that could not be read again."""
     try:
-        MANIFEST.check(len(text), path)
+        METADATA.check(len(text), path)
     except OSError as error:
         raise InputError("unreadable", path=path, why=error.strerror) from None
     parse_manifest(text.decode("ascii"), str(path))
@@ -313,7 +313,7 @@ def discard_unfinished(state: OutputState, wanted: Wanted, *, keeps_own: bool) -
     If the manifest cannot be read, nothing is removed, since the files that it names are not known. Nor is
     anything in an object store, where these builds may be running: ``prune`` removes them.
     """
-    if state.fault or not has_locks(state.folder):
+    if state.fault or in_store(state.folder):
         return
     for build in state.folders:
         is_own = keeps_own and build in state.builds_of(wanted.plan_id)
@@ -328,7 +328,7 @@ def overtaken(state: OutputState, failure: BuildError | OSError) -> OutputState:
     Two builds in a store may run at the same time. Builds of one plan write the same bytes under the same
     keys, others have other folders, and the pointer is replaced only by the first of them that ends.
     """
-    if not has_locks(state.folder):
+    if in_store(state.folder):
         now = inspect_output(state.folder)
         if now.version != state.version and now.manifest is not None:
             return now

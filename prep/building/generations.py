@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from tfshards.prep.building.commit import commit
+from tfshards.prep.building.made import made_of
 from tfshards.prep.building.output import claimed, output_folder
 from tfshards.prep.building.state import inspect_output, plain_folder, plain_name
 from tfshards.prep.progress.lines import Log, report_line, takes_log, to_stderr
+from tfshards.prep.records.dataset_files import file_problems
 from tfshards.prep.sources.staging_folder import staged_folders
 from tfshards.prep.writing.build_folder import BuildFolder, build_folders
 from tfshards.schemas import FormatError, InputError, Manifest, read_manifest
 from tfshards.schemas.errors import listed
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.manifest_file import file_problems
 from tfshards.schemas.names import MANIFEST_NAME, RECORD_NAME, WORK_NAME
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.locking import locked
@@ -90,7 +91,7 @@ def _described(dataset: AnyPath, folder: str, manifest: Manifest | None, *, is_c
         build_id=manifest.build_id if manifest else None,
         committed_at=datetime.fromtimestamp(complete, timezone.utc),
         num_examples=manifest.num_examples if manifest else 0,
-        made_by=str(manifest.made.made_by) if manifest else "",
+        made_by=str(made_of(manifest).made_by) if manifest else "",
         is_current=is_current,
         num_damaged=len(file_problems(manifest, dataset)) if manifest else 1,
     )

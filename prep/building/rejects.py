@@ -10,6 +10,7 @@ from textwrap import shorten
 
 import numpy as np
 
+from tfshards.prep.imaging.reasons import LOSSES, Reason
 from tfshards.prep.planning.balance import rebalance
 from tfshards.prep.planning.options import Options, too_many_shards
 from tfshards.prep.planning.plan import Layouts, Plan
@@ -24,10 +25,8 @@ from tfshards.schemas.errors import counted
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import load_json
 from tfshards.schemas.names import REJECTS_NAME
-from tfshards.schemas.reasons import Reason
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.untrusted import REJECTS, read_whole
-from tfshards.schemas.summary import LOSSES
+from tfshards.schemas.storage.untrusted import LISTS, read_whole
 
 _DETAIL = "has the content of "
 # The fields of a line in the rejects file, see docs/format.md.
@@ -50,7 +49,7 @@ def read_rejects(dataset: AnyPath, manifest: Manifest) -> list[Reject]:
         return []
     path = dataset / manifest.rejects_path
     try:
-        content = read_whole(path, REJECTS)
+        content = read_whole(path, LISTS)
         if bytes_digest(content) != manifest.rejects_digest:
             raise InputError("rejects-invalid", path=path, error="its digest differs from the manifest's")
         lines = content.decode("ascii").splitlines()

@@ -6,16 +6,18 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from tfshards.prep.building.made import made_of
 from tfshards.prep.imaging.options import VERSIONS
 from tfshards.prep.planning.plan import plan_id_of
 from tfshards.prep.progress.lines import Meter
 from tfshards.prep.progress.threads import Tick, in_threads
+from tfshards.prep.records.dataset_files import digest_problems, file_problems
 from tfshards.prep.sources.staging_folder import staged_folders
 from tfshards.prep.writing.build_folder import BuildFolder, build_folders, foreign
 from tfshards.schemas import FormatError, InputError, Manifest, Problem, Schema, TfshardsError, read_manifest
 from tfshards.schemas.errors import listed
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.manifest_file import digest_problems, file_problems, is_manifest
+from tfshards.schemas.manifest_file import is_manifest
 from tfshards.schemas.names import MANIFEST_NAME
 from tfshards.schemas.storage import AnyPath, RemoteStatus
 from tfshards.schemas.storage.locking import LOCK_NAME
@@ -58,7 +60,7 @@ class OutputState:
     @property
     def is_adopted(self) -> bool:
         """Whether the records of the dataset were written by other programs."""
-        return bool(self.manifest and self.manifest.made.source == "adopt")
+        return bool(self.manifest and made_of(self.manifest).source == "adopt")
 
     def builds_of(self, plan_id: str) -> list[BuildFolder]:
         """Return the folders of builds of a plan, of which each further one had inputs with other content."""
@@ -192,7 +194,7 @@ def check_replaceable(state: OutputState, wanted: Wanted, *, overwrite: bool) ->
         raise InputError("dataset-not-ours", folder=folder)
     if overwrite or wanted.is_in(manifest):
         return
-    removed, relabeled = manifest.made.num_removed, manifest.made.num_relabeled
+    removed, relabeled = made_of(manifest).num_removed, made_of(manifest).num_relabeled
     if removed or relabeled:
         raise InputError("dataset-edited", folder=folder, removed=removed, relabeled=relabeled)
     raise InputError("dataset-differs", folder=folder, distinction=_distinction(state, manifest, wanted))

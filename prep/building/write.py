@@ -12,8 +12,7 @@ from tfshards.prep.progress.lines import WorkProgress, Written, report_line
 from tfshards.prep.writing.build_folder import FinishedShard, ShardId, ShardPlan, plan_digest
 from tfshards.prep.writing.shard import ShardTask, write_shard
 from tfshards.schemas import BuildError, Shard, TfshardsError
-from tfshards.schemas.errors import counted
-from tfshards.schemas.sizes import size
+from tfshards.schemas.errors import counted, size
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.verbs import each
 

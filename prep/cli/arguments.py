@@ -7,12 +7,12 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from tfshards.prep.cli.verb import add_dataset
+from tfshards.prep.option import Option, Record, help_of, options_of
 from tfshards.prep.planning.options import Options, ShardCounts
 from tfshards.prep.sources.base import Source
 from tfshards.prep.sources.classes import class_names_of, read_class_names
 from tfshards.prep.sources.kinds import Kind
 from tfshards.schemas import OptionsError
-from tfshards.schemas.option import Option, Record, help_of, options_of
 
 
 def add_options(

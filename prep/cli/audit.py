@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, get_args
 
 from tfshards.prep.cli.verb import Result, Verb, add_dataset
 from tfshards.prep.progress.lines import report_line
+from tfshards.prep.records.dataset_files import check_new_file
 from tfshards.prep.sources.keys import holds_written_keys, write_keys
 from tfshards.schemas import OptionsError
 from tfshards.schemas.errors import counted
-from tfshards.schemas.manifest_file import check_new_file
 from tfshards.schemas.storage import any_path
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import argparse
 from tfshards.prep.cli.arguments import add_shards, shard_counts_of
 from tfshards.prep.cli.verb import Result, Verb, add_dataset, add_max_rejected
 from tfshards.prep.planning.options import DEFAULT_SHARD_SIZE
-from tfshards.schemas.sizes import size
+from tfshards.schemas.errors import size
 
 
 def _add_new_classes(parser: argparse.ArgumentParser) -> None:

@@ -6,9 +6,8 @@ import argparse
 
 from tfshards.prep.building.generations import Generation, generations
 from tfshards.prep.cli.verb import Result, Verb, add_dataset
-from tfshards.schemas.errors import one_line
+from tfshards.schemas.errors import one_line, size
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.sizes import size
 from tfshards.schemas.summary import table
 
 _HEAD = ("folder", "build", "committed (UTC)", "examples", "made by", "")

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from tfshards.prep.cli.arguments import add_options, values_of
 from tfshards.prep.cli.verb import Result, Verb, add_dataset
 from tfshards.prep.progress.lines import report_line
+from tfshards.prep.records.dataset_files import check_new_file
 from tfshards.prep.views.tfds import INFO_NAME
 from tfshards.schemas import OptionsError, read_manifest
 from tfshards.schemas.manifest import manifest_text
-from tfshards.schemas.manifest_file import check_new_file
 from tfshards.schemas.storage import any_path
 from tfshards.schemas.storage.any_path import local_path
 from tfshards.schemas.storage.verbs import put

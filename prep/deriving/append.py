@@ -12,6 +12,7 @@ from typing import TypeAlias, cast
 
 from tfshards.prep.building.build import SourceBuild
 from tfshards.prep.building.commit import Draft, produce
+from tfshards.prep.building.made import made_of
 from tfshards.prep.building.output import claimed, output_folder, staged
 from tfshards.prep.building.rejects import log_rejects
 from tfshards.prep.building.state import Wanted
@@ -28,9 +29,8 @@ from tfshards.prep.sources.kinds import KINDS, Recorded
 from tfshards.prep.writing.build_folder import BuildFolder, Reject
 from tfshards.schemas import InputError, Manifest, OptionsError
 from tfshards.schemas.digests import bytes_digest
-from tfshards.schemas.errors import counted
+from tfshards.schemas.errors import check_path, counted
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.option import check_path
 from tfshards.schemas.storage import AnyPath
 
 # A source, or its inputs as they are named on the command line.
@@ -139,7 +139,7 @@ def _source_of(given: Inputs, manifest: Manifest, *, follow_links: bool) -> Sour
         raise OptionsError("follow-links-useless")
     sources: list[Source] = []
     remedy = "build the new examples as a dataset, and merge the two"
-    for build in manifest.made.builds():
+    for build in made_of(manifest).builds():
         if build.source == "examples":
             raise InputError("examples-of-python", manifest=manifest.name)
         if build.source not in KINDS:

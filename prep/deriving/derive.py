@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tfshards.prep.building.commit import Draft, produce, up_to_date
+from tfshards.prep.building.made import made_of
 from tfshards.prep.building.output import claimed
 from tfshards.prep.building.rejects import rejects_text
 from tfshards.prep.building.state import Wanted
@@ -133,7 +134,7 @@ class Derived:
         return Writer(
             task=task,
             run=self.run,
-            what=str(outline.made.source),
+            what=str(made_of(outline).source),
             locations=tuple(origin.root for origin in self.origins),
         )
 

@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from tfshards.prep.building.made import made_of
 from tfshards.prep.deriving.stored import Origin, damage_named, labels_of, open_origin
 from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.progress.lines import Meter
@@ -62,7 +63,7 @@ def _facts(manifest: Manifest) -> dict[str, Json]:
     schema = manifest.schema.to_json()
     builds = [
         {name: value for name, value in build.options.items() if name not in _NOT_OPTIONS}
-        for build in manifest.made.builds()
+        for build in made_of(manifest).builds()
     ]
     return {
         "features": schema["features"],

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tfshards.prep.building.made import made_of
 from tfshards.prep.building.output import output_folder
 from tfshards.prep.deriving.derive import Derived, commit_next
 from tfshards.prep.deriving.layout import NewSplit, OldShard, whole, without
@@ -175,7 +176,7 @@ def _warn_of_losses(name: str, old: Split, new: NewSplit, after: Mapping[str, in
 
 def _options(edit: Edit) -> dict[str, Json]:
     """Return the options for the manifest, with those of the dataset before its first edit as its origin."""
-    made, before = edit.origin.manifest.made, dict(edit.origin.manifest.options)
+    made, before = made_of(edit.origin.manifest), dict(edit.origin.manifest.options)
     recorded = edit.origin.to_json()
     recorded["options"] = {name: value for name, value in before.items() if name not in _EDITED}
     is_edited = made.source in ("remove", "relabel") and "appended" not in before

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from tfshards.schemas import Feature, InputError, Manifest, Schema, Split, Totals
+from tfshards.schemas import InputError, Manifest, Schema, Split, Totals
 
 
 def check_same_schema(one: Schema, one_name: str, other: Schema, other_name: str) -> None:
@@ -14,7 +14,7 @@ def check_same_schema(one: Schema, one_name: str, other: Schema, other_name: str
     The order of features does not matter, except where it determines which feature holds the class.
     """
     both = one, other
-    features = [{repr(feature.name): _described(feature) for feature in schema.features} for schema in both]
+    features = [{repr(feature.name): f"({feature.text})" for feature in schema.features} for schema in both]
     labels = [{"'label'": repr(schema.label.name)} if schema.label else {} for schema in both]
     classes = [{str(label): repr(name) for label, name in enumerate(each.class_names)} for each in both]
     for what, (first, second) in (
@@ -27,12 +27,6 @@ def check_same_schema(one: Schema, one_name: str, other: Schema, other_name: str
             if found[0] != found[1]:
                 difference = f"{what} {name} is {found[0]} in {one_name}, and {found[1]} in {other_name}"
                 raise InputError("schemas-differ", difference=difference)
-
-
-def _described(feature: Feature) -> str:
-    shape = ", ".join("?" if dim is None else str(dim) for dim in feature.shape)
-    coordinates = f", {feature.coordinates}" if feature.coordinates else ""
-    return f"({feature.kind}, {feature.dtype}, [{shape}]{coordinates}{', pixels' if feature.pixels else ''})"
 
 
 def joined(parts: Sequence[Manifest], schema: Schema) -> tuple[dict[str, Split], Totals]:

@@ -18,9 +18,9 @@ from tfshards.prep.planning.options import Options, ShardCounts, Shards
 from tfshards.prep.progress.lines import Log, report_warning, takes_log, to_stderr
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.schemas import InputError, Manifest, OptionsError
+from tfshards.schemas.errors import check_path, check_strings
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.keys import each_shard, hash_array, hash_key
-from tfshards.schemas.option import check_path, check_strings
 
 
 @takes_log

@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from tfshards.prep.building.made import Made, made_of
 from tfshards.prep.building.rejects import original_of
 from tfshards.prep.deriving.joining import check_same_schema
 from tfshards.prep.deriving.removed import are_removed
@@ -28,7 +29,6 @@ from tfshards.schemas.errors import counted
 from tfshards.schemas.index import FRAME_OVERHEAD, IntArray
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.keys import find, keys_at
-from tfshards.schemas.made import Made
 
 # Options in which the source may differ from the build.
 _MAY_DIFFER = {"source", "follow_links", "columns", *VERSIONS}
@@ -99,7 +99,7 @@ def _are_numbered(listing: Listing) -> bool:
 def _check_fit(listing: Listing, options: Mapping[str, Json], origin: Origin, *, new_classes: bool) -> None:
     """Raise InputError if the source has other options, features or class names than the dataset."""
     root, manifest = origin.root, origin.manifest
-    builds = [build.options for build in manifest.made.builds() if build.source == options["source"]]
+    builds = [build.options for build in made_of(manifest).builds() if build.source == options["source"]]
     names = sorted({*options} - _MAY_DIFFER)
     differing = [[name for name in names if build.get(name) != options[name]] for build in builds]
     if builds and all(differing):
@@ -110,7 +110,7 @@ def _check_fit(listing: Listing, options: Mapping[str, Json], origin: Origin, *,
     if new_classes:
         schema = replace(schema, class_names=schema.class_names[: len(manifest.schema.class_names)])
     check_same_schema(manifest.schema, str(root), schema, "the source")
-    if _are_numbered(listing) and manifest.made.has("as_splits"):
+    if _are_numbered(listing) and made_of(manifest).has("as_splits"):
         raise InputError("rows-renumbered", root=root)
 
 
@@ -144,7 +144,7 @@ class _Match:
         held = np.flatnonzero(self.numbers >= 0)
         now = self.numbers[held]
         differ = np.zeros(len(held), np.bool_)
-        if self.labels is not None and listing.labels is not None and not manifest.made.has("relabeled"):
+        if self.labels is not None and listing.labels is not None and not made_of(manifest).has("relabeled"):
             differ |= self.labels[held] != listing.labels[now]
         if listing.splits:
             sizes = [split.num_examples for split in manifest.splits.values()]
@@ -264,7 +264,7 @@ def _rejected_again(listing: Listing, reader: Reader, origin: Origin) -> tuple[l
 
 def build_by_ratio(manifest: Manifest) -> Made | None:
     """Return how the first build of a dataset that divided its examples by ratio was made, or None."""
-    return next((build for build in manifest.made.builds() if build.ratios), None)
+    return next((build for build in made_of(manifest).builds() if build.ratios), None)
 
 
 def _membership(new: Listing, numbers: IntArray, origin: Origin) -> Membership:

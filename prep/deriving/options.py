@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
+from tfshards.prep.option import check_choices, option
 from tfshards.prep.planning.options import check_shard_size
 from tfshards.schemas.compression import COMPRESSIONS, Compression
-from tfshards.schemas.option import check_choices, option
-from tfshards.schemas.sizes import parse_size
+from tfshards.schemas.errors import parse_size
 
 
 @dataclass(frozen=True)

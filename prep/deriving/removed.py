@@ -16,7 +16,7 @@ from tfshards.schemas import InputError, Manifest
 from tfshards.schemas.digests import bytes_digest
 from tfshards.schemas.keys import hash_key
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.untrusted import KEYS, read_whole
+from tfshards.schemas.storage.untrusted import LISTS, read_whole
 
 # The lines of the file.
 Removed: TypeAlias = frozenset[bytes]
@@ -48,7 +48,7 @@ def read_removed(dataset: AnyPath, manifest: Manifest) -> Removed:
         return frozenset()
     path = dataset / manifest.removed_path
     try:
-        content = read_whole(path, KEYS)
+        content = read_whole(path, LISTS)
     except OSError as error:
         raise InputError("unreadable", path=path, why=error.strerror) from None
     if bytes_digest(content) != manifest.removed_digest:

@@ -16,7 +16,7 @@ from tfshards.prep.progress.lines import Log, takes_log, to_stderr
 from tfshards.schemas import Manifest, OptionsError
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.storage import any_path
-from tfshards.schemas.storage.any_path import is_same
+from tfshards.schemas.storage.any_path import real_name
 
 
 @takes_log
@@ -72,7 +72,7 @@ def reshard(
         return None if origin.manifest.name == new.outline.name and made == asked else new
 
     origin, folder = open_origin(source), any_path(dataset)
-    if not is_same(origin.root, folder):
+    if real_name(origin.root) != real_name(folder):
         folder = output_folder(dataset, origin.root)
         name = dataset_name(folder, Options(name=options.name))
         return commit_new(derive(origin, name, is_next=False), folder, overwrite=overwrite)

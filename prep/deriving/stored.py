@@ -14,9 +14,11 @@ from typing import TypeAlias, TypeVar
 
 import numpy as np
 
+from tfshards.prep.building.made import made_of
 from tfshards.prep.building.rejects import read_rejects
 from tfshards.prep.deriving.layout import OldShard, Runs
 from tfshards.prep.deriving.removed import Removed, read_removed, with_prefix
+from tfshards.prep.records.dataset_files import file_problems
 from tfshards.prep.records.example import with_key_prefix, with_label
 from tfshards.prep.records.frames import RecordError, frame, read_together
 from tfshards.prep.records.shard_file import Frames, compressed, in_groups, join_small
@@ -27,7 +29,6 @@ from tfshards.schemas.companions import read_index, read_keys, read_labels
 from tfshards.schemas.compression import Compression
 from tfshards.schemas.index import IntArray, RecordIndex
 from tfshards.schemas.json_reader import Json, load_json
-from tfshards.schemas.manifest_file import file_problems
 from tfshards.schemas.names import name_fault
 from tfshards.schemas.storage import AnyPath, any_path
 
@@ -70,7 +71,7 @@ class Origin:
 
     def require_own(self) -> None:
         """Raise InputError if tfshards did not write the records, which are never changed."""
-        if self.manifest.made.source == "adopt":
+        if made_of(self.manifest).source == "adopt":
             raise InputError("edit-of-foreign-records", root=self.root)
 
     @property

@@ -23,7 +23,7 @@ from tfshards.prep.engines.transform import Checked
 from tfshards.prep.engines.worker import Requirements, marked_error, marking_errors, requirements_of
 from tfshards.prep.progress.threads import StoppedError, num_jobs
 from tfshards.schemas import BuildError, OptionsError
-from tfshards.schemas.option import check_strings
+from tfshards.schemas.errors import check_strings
 
 # DirectRunner would first try to fetch Prism from the internet.
 _LOCAL = "FnApiRunner"

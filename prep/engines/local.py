@@ -19,7 +19,7 @@ from tfshards.prep.engines.table import Work, run_on_threads, share
 from tfshards.prep.progress.lines import Written
 from tfshards.prep.progress.threads import is_limited, limited_jobs, num_jobs, num_writers
 from tfshards.schemas import BuildError, OptionsError
-from tfshards.schemas.storage.verbs import waits_for_network
+from tfshards.schemas.storage.any_path import in_store
 
 _PROGRAM = "import sys; sys.path[:] = {path}; from tfshards.prep.engines.local import serve; serve({jobs})"
 # A helper takes a third of a second to start, which is also the time to write about this much. Examples count
@@ -43,7 +43,7 @@ def run(work: Work) -> None:
         run_on_threads(work)
         return
     # a helper writes one shard at a time, and so does this process
-    num_threads = num_writers() if waits_for_network(work.folder) else 1
+    num_threads = num_writers() if in_store(work.folder) else 1
     with ExitStack() as stack:
         helpers = [stack.enter_context(Helper(function)) for _ in range(number)]
 

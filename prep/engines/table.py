@@ -14,7 +14,7 @@ from tfshards.prep.progress.lines import WorkProgress, Written
 from tfshards.prep.progress.threads import num_writers
 from tfshards.schemas import OptionsError
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.verbs import waits_for_network
+from tfshards.schemas.storage.any_path import in_store
 
 EngineName: TypeAlias = Literal["local", "beam"]
 
@@ -81,7 +81,7 @@ def run_on_threads(work: Work, num_threads: int | None = None) -> None:
     Raises:
         Exception: the first failure.
     """
-    number = num_threads or num_writers(waits=waits_for_network(work.folder))
+    number = num_threads or num_writers(waits=in_store(work.folder) is not None)
     share(work, [work.function] * number)
 
 

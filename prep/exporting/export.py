@@ -32,20 +32,18 @@ from tfshards.prep.progress.lines import (
     takes_log,
     to_stderr,
 )
+from tfshards.prep.records.dataset_files import check_outside_datasets
 from tfshards.prep.records.values import selected
 from tfshards.prep.sources.staging_folder import remove_staged, staged_folder, staged_folders
 from tfshards.prep.views.files import LABELS_NAME, labels_text
 from tfshards.schemas import FormatError, InputError, Manifest, OptionsError, Schema, read_manifest
 from tfshards.schemas.coordinates import coordinates_of
-from tfshards.schemas.errors import counted
+from tfshards.schemas.errors import check_strings, counted, size
 from tfshards.schemas.json_reader import Json, as_json, load_json
-from tfshards.schemas.manifest_file import check_outside_datasets
-from tfshards.schemas.option import check_strings
-from tfshards.schemas.sizes import size
 from tfshards.schemas.storage import any_path
 from tfshards.schemas.storage.any_path import local_path
 from tfshards.schemas.storage.locking import LOCK_NAME, locked
-from tfshards.schemas.storage.untrusted import RECORD, read_whole
+from tfshards.schemas.storage.untrusted import LISTS, read_whole
 from tfshards.schemas.storage.verbs import put, sync
 
 # in the order of the help
@@ -130,10 +128,10 @@ def export(
     root, folder = any_path(dataset), local_path(directory)
     manifest = read_manifest(root)
     features = selected(manifest.schema, select)
-    has_labels = any(feature.kind == "label" for feature in features)
+    has_labels = any(feature.is_label for feature in features)
     schema = Schema(features, manifest.schema.class_names if has_labels else ())
     check_strings("as_bytes", as_bytes)
-    texts = [feature.name for feature in features if feature.kind == "bytes"]
+    texts = [feature.name for feature in features if feature.is_text]
     for name in as_bytes:
         if name not in texts:
             raise OptionsError("as-bytes-unknown", name=name, names=texts)
@@ -193,7 +191,7 @@ def _claim(chosen: Format) -> None:
             sync(directory)
     found: Json = None
     with suppress(ValueError):
-        found = load_json(read_whole(path, RECORD))
+        found = load_json(read_whole(path, LISTS))
     held = found if isinstance(found, dict) else {}
     if names := [name for name, value in record.items() if held.get(name) != value]:
         raise InputError("export-other", directory=directory, names=names)

@@ -108,7 +108,7 @@ class Format:
                 found = group[error.row]
                 raise RecordError(path, found.number, found.offset, str(error)) from None
             for feature in self.schema.features:
-                if feature.kind == "bytes" and feature.name not in self.binary:
+                if feature.is_text and feature.name not in self.binary:
                     columns[feature.name] = self._texts(feature.name, columns[feature.name], group, path)
             yield Examples(part.first + len(lengths), len(group), columns)
             lengths += map(len, records)

@@ -74,10 +74,10 @@ class Parquet(Format):
 
         if feature.is_encoded:
             return pa.struct([("bytes", pa.binary()), ("path", pa.string())]), {"_type": "Image"}
-        if feature.kind == "label" and feature.shape == () and self.schema.class_names:
+        if feature.is_label and feature.shape == () and self.schema.class_names:
             # -1 means no class
             return pa.int64(), {"names": list(self.schema.class_names), "_type": "ClassLabel"}
-        if feature.kind == "bytes":
+        if feature.is_text:
             arrow = pa.binary() if feature.name in self.binary else pa.string()
         else:
             arrow = pa.from_numpy_dtype(np.dtype(feature.dtype))
@@ -101,7 +101,7 @@ def _column(feature: Feature, arrow: Type, values: Column) -> Array:
         return pa.StructArray.from_arrays(parts, fields=[*arrow])
     for _ in feature.shape:
         arrow = arrow.value_type
-    if feature.kind == "bytes":
+    if feature.is_text:
         # arrays of bytes, or lists of text
         flat: object = values if feature.shape == () else [*chain.from_iterable(map(np.ravel, values))]
     else:

@@ -66,7 +66,7 @@ class WebDataset(Format):
 
         The names of images end with the suffix of their content.
         """
-        first_image = next((each for each in self.schema.features if each.kind == "image"), None)
+        first_image = next((each for each in self.schema.features if each.is_image), None)
         for feature in self.schema.features:
             name = re.sub(r"[^a-z0-9_-]", "_", feature.name.lower())
             if feature.is_encoded:
@@ -74,7 +74,7 @@ class WebDataset(Format):
             elif feature is self.schema.label:
                 # -1 means no class
                 yield feature, "cls", lambda label: str(label).encode("ascii")
-            elif feature.kind != "bytes":
+            elif not feature.is_text:
                 yield feature, f"{name}.npy", _npy
             elif feature.shape != ():
                 yield feature, f"{name}.json", lambda texts: json.dumps(texts, ensure_ascii=False).encode()

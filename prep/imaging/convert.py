@@ -11,9 +11,9 @@ from tfshards.prep.imaging import depth
 from tfshards.prep.imaging.masks import class_numbers
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.imaging.pillow import Header, Image, one_at_a_time
+from tfshards.prep.imaging.reasons import Reason
 from tfshards.prep.imaging.whitelist import ImageError, check_side, check_size
 from tfshards.schemas import pixel_files
-from tfshards.schemas.reasons import Reason
 
 _ORIENTATION = 0x0112
 _TURNS = {

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tfshards.prep.imaging.masks import Geometry
+from tfshards.prep.imaging.reasons import Reason
 from tfshards.prep.imaging.whitelist import ImageError
 from tfshards.schemas.coordinates import Coordinates
-from tfshards.schemas.reasons import Reason
 
 Outside: TypeAlias = Literal["reject", "clip", "keep"]
 Reference: TypeAlias = Literal["file", "upright"]

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tfshards.prep.imaging.pillow import Header, Image
+from tfshards.prep.imaging.reasons import Reason
 from tfshards.prep.imaging.whitelist import ImageError
-from tfshards.schemas.reasons import Reason
 
 WHITE = 0xFFFF
 

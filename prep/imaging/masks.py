@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from tfshards.prep.imaging.depth import WHITE, gray_samples
 from tfshards.prep.imaging.pillow import Header, Image, ImageFile
+from tfshards.prep.imaging.reasons import Reason
 from tfshards.prep.imaging.whitelist import ImageError
-from tfshards.schemas.reasons import Reason
 
 # EXIF orientations that exchange width and height.
 SIDEWAYS = (5, 6, 7, 8)

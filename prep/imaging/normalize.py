@@ -23,6 +23,7 @@ from tfshards.prep.imaging.pillow import (
     opened,
     why_not_opened,
 )
+from tfshards.prep.imaging.reasons import Reason
 from tfshards.prep.imaging.whitelist import (
     ImageError,
     check_header,
@@ -31,7 +32,6 @@ from tfshards.prep.imaging.whitelist import (
     is_kept,
     notes_of,
 )
-from tfshards.schemas.reasons import Reason
 
 
 class Normalized(NamedTuple):

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
+from tfshards.prep.option import check_choices, option, recorded_values
 from tfshards.schemas import OptionsError
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.option import check_choices, option, recorded_values
 from tfshards.schemas.pixel_files import MOST_SIDE
 
 Check: TypeAlias = Literal["decode", "none"]

@@ -91,7 +91,7 @@ def decoded_fault(data: bytes, feature: Feature, max_pixels: int) -> str | None:
         return f"the image {feature.name!r} has {found}, but the schema requires {stated}"
     if channels is not None and _CHANNELS.get(mode, channels + 1) > channels:
         return f"the image {feature.name!r} has mode {mode}, but the schema allows {channels} channels"
-    if feature.kind == "mask" and is_deep != (feature.dtype == "uint16"):
+    if feature.is_mask and is_deep != (feature.dtype == "uint16"):
         # images are scaled, the values of masks are numbers
         bits = 16 if is_deep else 8
         return f"the mask {feature.name!r} has {bits} bits per sample, but the schema has {feature.dtype}"

@@ -10,7 +10,7 @@ from tfshards.prep.imaging import jpeg, png
 from tfshards.prep.imaging.formats import SUFFIXES, format_named
 from tfshards.prep.imaging.options import LONGEST, MAX_FRAMES, MAX_SIDE, Channels, ImageOptions
 from tfshards.prep.imaging.pillow import Header, Image
-from tfshards.schemas.reasons import Reason
+from tfshards.prep.imaging.reasons import Reason
 
 # By format and by the channels of the options: the modes that both decoders decode to the same pixels.
 _KEPT_MODES: Mapping[str, Mapping[Channels, tuple[str, ...]]] = {

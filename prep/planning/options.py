@@ -10,13 +10,13 @@ from functools import partial
 from numbers import Integral
 from typing import Literal, TypeAlias, get_args
 
+from tfshards.prep.option import check_choices, option, to_json
 from tfshards.prep.planning.splits import parse_fraction, parse_ratios
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.compression import COMPRESSIONS, Compression, recorded_release
+from tfshards.schemas.errors import parse_size, size
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import name_fault
-from tfshards.schemas.option import check_choices, option, to_json
-from tfshards.schemas.sizes import parse_size, size
 
 Duplicates = Literal["keep", "drop", "fail"]
 

@@ -12,11 +12,11 @@ import numpy as np
 from tfshards.prep.planning.splits import Membership
 from tfshards.prep.sources.base import Listing
 from tfshards.schemas import Schema
+from tfshards.schemas.errors import size
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest import FORMAT_VERSION
 from tfshards.schemas.names import id_of
-from tfshards.schemas.sizes import size
 from tfshards.schemas.summary import class_lines, role_lines, schema_lines, span, table
 
 # For each split, the example numbers of each shard in the order of writing.

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Literal, cast
 
 from tfshards.prep.progress.console import console
-from tfshards.schemas.sizes import size
+from tfshards.schemas.errors import size
 
 if TYPE_CHECKING:
     from tqdm.asyncio import tqdm_asyncio

@@ -17,7 +17,7 @@ from typing import NamedTuple, ParamSpec, TypeAlias, TypeVar, cast
 from tfshards.prep.progress.bars import Display
 from tfshards.prep.progress.console import WARNING, console
 from tfshards.prep.progress.threads import StoppedError
-from tfshards.schemas.sizes import size
+from tfshards.schemas.errors import size
 
 _HOST = "127.0.0.1"
 _TICK_SECONDS = 0.1

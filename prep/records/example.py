@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import TypeAlias, cast
 
 from tfshards.schemas import Feature, Schema
-from tfshards.schemas.example import FIRST, LIST_TAGS, SECOND, ParsedExample, decode_key, fields
+from tfshards.schemas.example import ParsedExample
 
 # The values of one feature: encoded bytes or a number if it has one value, else a list of its wire type.
 Values: TypeAlias = "bytes | int | float | Sequence[bytes] | Sequence[int] | Sequence[float]"
@@ -17,6 +17,9 @@ Values: TypeAlias = "bytes | int | float | Sequence[bytes] | Sequence[int] | Seq
 SMALL_BYTES = 4096
 
 _FLOAT = struct.Struct("<f")
+# field number << 3 | 2: length-delimited
+LIST_TAGS = {"bytes": b"\x0a", "float": b"\x12", "int64": b"\x1a"}
+FIRST, SECOND = b"\x0a", b"\x12"
 
 
 def example_encoder(schema: Schema) -> Callable[[Sequence[Values]], Sequence[bytes]]:
@@ -47,52 +50,19 @@ def canonical(example: ParsedExample, name: str) -> bytes:
     return LIST_TAGS[wire] + pack[wire](values) if wire else b""
 
 
-def is_single(feature: Feature) -> bool:
-    """Return whether ``example_encoder`` takes one value of a feature rather than a list."""
-    return feature.shape == () or feature.is_encoded or feature.kind == "raw"
-
-
 def with_key_prefix(data: bytes, prefix: bytes) -> bytes:
-    """Return an example with ``prefix`` before its key, which it must have; all else stays as it is."""
-    key = decode_key(data)
-    if key is None:
+    """Return an example with ``prefix`` before its key, which it must have; all other values stay."""
+    example = ParsedExample(data)
+    if example.key is None:
         raise ValueError("has no key")
-    return _with_entry(data, "key", _entry_header("key", "bytes")(len(prefix) + len(key)) + prefix + key)
+    return example.changed("key", prefix + example.key)
 
 
 def with_label(data: bytes, name: str, label: int) -> bytes:
-    """Return an example with another value of the scalar label ``name``; all else stays as it is."""
-    ParsedExample(data).label(name)
-    packed = _varint(label)
-    return _with_entry(data, name, _entry_header(name, "label")(len(packed)) + packed)
-
-
-def _with_entry(data: bytes, name: str, entry: bytes) -> bytes:
-    """Return an example with another entry, which includes its tag, of the feature ``name``."""
-    parts = []
-    for tag, start, value, end in fields(data, 0, len(data)):
-        if tag == FIRST[0]:
-            changed = b"".join(
-                entry
-                if inner == FIRST[0] and _name_of(data, first, stop) == name.encode()
-                else data[begin:stop]
-                for inner, begin, first, stop in fields(data, value, end)
-            )
-            parts.append(FIRST + _varint(len(changed)) + changed)
-        else:
-            parts.append(data[start:end])
-    return b"".join(parts)
-
-
-def _name_of(data: bytes, start: int, end: int) -> bytes:
-    """Return the name of the feature in an entry of the map of features; empty if the entry has none."""
-    names = [data[value:stop] for tag, _, value, stop in fields(data, start, end) if tag == FIRST[0]]
-    return names[-1] if names else b""
-
-
-@cache
-def _entry_header(name: str, kind: str) -> Callable[[int], bytes]:
-    return _header(Feature(name, kind, {"bytes": "bytes", "label": "int64"}[kind]))
+    """Return an example with another value of the scalar label ``name``; all other values stay."""
+    example = ParsedExample(data)
+    example.label(name)
+    return example.changed(name, label)
 
 
 def _header(feature: Feature) -> Callable[[int], bytes]:
@@ -103,7 +73,7 @@ def _header(feature: Feature) -> Callable[[int], bytes]:
     name = feature.name.encode()
     name_part = FIRST + _varint(len(name)) + name + SECOND
     tag = LIST_TAGS[feature.wire]
-    is_bytes_list, is_packed = _is_bytes_list(feature), feature.wire != "bytes"
+    is_bytes_list, is_packed = feature.holds_strings and not feature.is_single, feature.wire != "bytes"
 
     @lru_cache(maxsize=4096)
     def header(length: int) -> bytes:
@@ -117,20 +87,13 @@ def _header(feature: Feature) -> Callable[[int], bytes]:
     return header
 
 
-def _is_bytes_list(feature: Feature) -> bool:
-    """Return whether the feature holds a list of byte strings rather than exactly one."""
-    return (
-        feature.wire == "bytes" and feature.kind != "raw" and feature.shape != () and not feature.is_encoded
-    )
-
-
 def _packer(feature: Feature) -> Callable[[Values], bytes] | None:
     """Return the function that packs the feature's values; None if they are already the packed bytes."""
     if feature.wire == "float":
         return cast("Callable[[Values], bytes]", _FLOAT.pack) if feature.shape == () else _pack_floats
     if feature.wire == "int64":
         return cast("Callable[[Values], bytes]", _varint) if feature.shape == () else _pack_ints
-    return _pack_strings if _is_bytes_list(feature) else None
+    return None if feature.is_single else _pack_strings
 
 
 def _pack_strings(values: Values) -> bytes:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tfshards.prep.records.frames import RecordError, frame, read_frames
 from tfshards.schemas import Schema, Shard
-from tfshards.schemas.compression import CODECS, Compression
+from tfshards.schemas.compression import Compression, compress
 from tfshards.schemas.digests import NUM_LAST_BYTES, bytes_digest, examples_digest
 from tfshards.schemas.example import ParsedExample
 from tfshards.schemas.index import (
@@ -56,8 +56,8 @@ def frames_of(records: Iterable[Sequence[bytes]], compression: Compression) -> F
 
 def compressed(frames: Frames, compression: Compression) -> Frames:
     """Return uncompressed ``frames`` as they are written to a shard of this compression."""
-    if compression in CODECS and frames.lengths:
-        return frames._replace(buffers=[CODECS[compression].compress(frames.buffers)])
+    if compression != "none" and frames.lengths:
+        return frames._replace(buffers=[compress(frames.buffers)])
     return frames
 
 

@@ -8,8 +8,8 @@ from typing import cast
 
 from tfshards.prep.records.example import Values, example_encoder
 from tfshards.schemas import Feature, InputError, Manifest, OptionsError, Schema
-from tfshards.schemas.example import Decoded, ParsedExample, decode_example
-from tfshards.schemas.option import check_strings
+from tfshards.schemas.errors import check_strings
+from tfshards.schemas.example import Decoded, ParsedExample
 
 DIGEST_BYTES = 16
 
@@ -18,7 +18,7 @@ def compared_features(schema: Schema) -> list[Feature]:
     """Return the features whose values are the content: the images; without images, all but key and label."""
     images = [feature for feature in schema.features if feature.is_encoded]
     return images or [
-        feature for feature in schema.features if feature.name != "key" and feature.kind != "label"
+        feature for feature in schema.features if feature.name != "key" and not feature.is_label
     ]
 
 
@@ -66,45 +66,28 @@ _RANGES = {
 def parse_record(data: bytes, manifest: Manifest) -> tuple[dict[str, Decoded], str | None]:
     """Return the values of a record, and what contradicts the schema, or None."""
     try:
-        values = decode_example(data)
+        example = ParsedExample(data)
     except ValueError as error:
         return {}, str(error)
-    names = set(manifest.schema.names)
+    names, values = set(manifest.schema.names), example.values()
     for name in sorted(names ^ set(values)):
         what = "is missing" if name in names else "is not in the schema"
         return {}, f"the feature {name!r} {what}"
     for feature in manifest.schema.features:
-        if fault := _value_fault(feature, values[feature.name]):
-            return {}, f"the feature {feature.name!r} {fault}"
-    for name, wire in ParsedExample(data).empty_wires().items() if not all(values.values()) else ():
         # TensorFlow checks the type of a list even if it has no elements
-        if wire and name in names and wire != manifest.schema[name].wire:
-            return (
-                {},
-                f"the feature {name!r} is an empty list of {wire} instead of {manifest.schema[name].wire}",
-            )
+        fault = feature.values_fault(*example.typed(feature.name))
+        if fault := fault or _range_fault(feature, values[feature.name]):
+            return {}, f"the feature {feature.name!r} {fault}"
     classes = len(manifest.schema.class_names)
     for feature in manifest.schema.features if classes else ():
-        labels = cast("list[int]", values[feature.name]) if feature.kind == "label" else []
+        labels = cast("list[int]", values[feature.name]) if feature.is_label else []
         # -1 means no class
         if unknown := [label for label in labels if not -1 <= label < classes]:
             return {}, f"the label {unknown[0]!r} is not one of the {classes} classes"
     return values, None
 
 
-def _value_fault(feature: Feature, values: Decoded) -> str | None:
-    wanted = {"bytes": bytes, "int64": int, "float": float}[feature.wire]
-    # a ragged list may have any length
-    count = 1 if feature.kind == "raw" else len(values) if feature.is_ragged else feature.num_elements
-    if len(values) != count:
-        return f"has {len(values)} values instead of {count}"
-    if feature.is_ragged and len(values) % feature.row_elements:
-        return f"has {len(values)} values, which are not rows of {feature.row_elements}"
-    if values and not isinstance(values[0], wanted):
-        return f"is a list of {type(values[0]).__name__} instead of {wanted.__name__}"
-    if feature.kind == "raw":
-        length = len(cast("list[bytes]", values)[0])
-        return None if length == feature.num_bytes else f"has {length} bytes instead of {feature.num_bytes}"
+def _range_fault(feature: Feature, values: Decoded) -> str | None:
     if feature.wire == "int64" and feature.dtype in _RANGES:
         allowed = _RANGES[feature.dtype]
         beyond = [value for value in cast("list[int]", values) if value not in allowed]

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfshards.prep.progress.threads import Tick, in_threads
+from tfshards.prep.records.dataset_files import file_problems
 from tfshards.prep.records.frames import read_some
 from tfshards.prep.records.values import parse_record
 from tfshards.prep.verification.checks import companions
@@ -16,7 +17,6 @@ from tfshards.schemas import Manifest, Problem, Shard
 from tfshards.schemas.digests import STEP, mixed
 from tfshards.schemas.example import Decoded
 from tfshards.schemas.index import FRAME_OVERHEAD, IntArray, RecordIndex
-from tfshards.schemas.manifest_file import file_problems
 from tfshards.schemas.storage import AnyPath
 
 _MASK = (1 << 64) - 1

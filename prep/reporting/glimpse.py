@@ -107,7 +107,7 @@ def roles_of(manifest: Manifest, given: str | None) -> Roles:
     image = image_of(manifest.schema)
     if image is None or not image.is_encoded:
         return Roles(image)
-    mask = next((feature for feature in manifest.schema.features if feature.kind == "mask"), None)
+    mask = next((feature for feature in manifest.schema.features if feature.is_mask), None)
     return Roles(image, mask, boxes_of(manifest, given), points_of(manifest))
 
 
@@ -129,14 +129,14 @@ def boxes_of(manifest: Manifest, given: str | None) -> DrawnBoxes | None:
         return None
     # labels with the prefix of the boxes, such as ``objects/``
     name, prefix = names[0], names[0].rpartition("/")[0]
-    lists = [one.name for one in manifest.schema.features if one.kind == "label" and one.is_ragged]
+    lists = [one.name for one in manifest.schema.features if one.is_label and one.is_ragged]
     categories = next((each for each in lists if each.rpartition("/")[0] == prefix), None)
     return DrawnBoxes(name, categories, Coordinates.parse(given) if given else known.get(name))
 
 
 def image_of(schema: Schema) -> Feature | None:
     """Return the feature that thumbnails show: the first image, or the first array that can be pixels."""
-    images = [feature for feature in schema.features if feature.kind == "image"]
+    images = [feature for feature in schema.features if feature.is_image]
     arrays = [schema[name] for name in pixel_images(schema.features)]
     return next(iter([*images, *arrays, *filter(as_image, schema.features)]), None)
 

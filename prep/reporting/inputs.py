@@ -19,7 +19,7 @@ from tfshards.prep.reporting.glimpse import Glimpse
 from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.writing.build_folder import Reject
 from tfshards.schemas import InputError, Manifest, TfshardsError
-from tfshards.schemas.sizes import size
+from tfshards.schemas.errors import size
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.any_path import local_path
 from tfshards.schemas.storage.untrusted import Limit, read_whole

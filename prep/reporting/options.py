@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from tfshards.prep.option import check_choices, option
 from tfshards.schemas import OptionsError
 from tfshards.schemas.coordinates import BOX_FORMATS
-from tfshards.schemas.option import check_choices, check_path, option
+from tfshards.schemas.errors import check_path
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from tfshards.prep.building.made import made_of
+from tfshards.prep.imaging.reasons import remedies
 from tfshards.prep.reporting.cards import Values
 from tfshards.prep.reporting.catalog import Catalog
 from tfshards.prep.reporting.charts import bars_chart, histogram, series_color, size_unit
@@ -15,7 +17,6 @@ from tfshards.schemas import Manifest
 from tfshards.schemas.errors import counted
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest import FORMAT_VERSION
-from tfshards.schemas.summary import remedies
 
 # More classes than these have no chart; the table has a bar for each number.
 _MOST_BARS = 40
@@ -78,7 +79,7 @@ def _guarantees(catalog: Catalog) -> Iterator[tuple[str, str, bool | None]]:
     counts = {name: [shard.num_examples for shard in split.shards] for name, split in manifest.splits.items()}
     spreads = {name: max(own) - min(own) for name, own in counts.items() if own}
     # other tools do not promise balance
-    is_promised = manifest.made.source != "adopt"
+    is_promised = made_of(manifest).source != "adopt"
     is_even = max(spreads.values(), default=0) <= 1
     detail = ", ".join(f"{name}: {counted(spread, 'example')}" for name, spread in spreads.items())
     yield (

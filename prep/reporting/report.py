@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from tfshards.prep.progress.lines import Log, takes_log, to_stderr
+from tfshards.prep.records.dataset_files import check_new_file
 from tfshards.prep.reporting.cards import chosen_groups, groups, marked, marks_note, side_of
 from tfshards.prep.reporting.catalog import read_catalog
 from tfshards.prep.reporting.glimpse import image_of, look, roles_of
@@ -17,8 +18,7 @@ from tfshards.prep.reporting.inputs import audited, finding_rows, findings, reje
 from tfshards.prep.reporting.options import ReportOptions
 from tfshards.prep.reporting.overview import class_counts, image_facts, overview
 from tfshards.schemas import InputError, OptionsError, read_manifest
-from tfshards.schemas.manifest_file import check_new_file
-from tfshards.schemas.sizes import size
+from tfshards.schemas.errors import size
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.verbs import put
 from tfshards.schemas.summary import escaped, span

@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from tfshards.prep.option import option
 from tfshards.prep.sources.row_columns import Batches, TableRows
 from tfshards.prep.sources.table_rows import RowSource
 from tfshards.schemas import InputError
-from tfshards.schemas.option import option
 from tfshards.schemas.storage.any_path import local_path
 
 # The column that is not stored: why an image is rejected, or null.

@@ -26,11 +26,11 @@ import numpy.typing as npt
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.fetching import changed, local_copy, unreadable
 from tfshards.schemas import Feature, InputError, TfshardsError
-from tfshards.schemas.compression import CODECS
+from tfshards.schemas.compression import MAX_RATIO
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.any_path import on_disk
-from tfshards.schemas.storage.listing import stamp_of
+from tfshards.schemas.storage.reader import stamp_of
 from tfshards.schemas.storage.untrusted import open_regular, size_of
 from tfshards.schemas.storage.verbs import require_space
 
@@ -209,7 +209,7 @@ def _archive(path: str) -> Iterator[zipfile.ZipFile]:
         with open_regular(any_path(path)) as file, zipfile.ZipFile(file) as archive:
             # of all members together, because they may share their bytes
             declared = sum(info.file_size for info in archive.infolist())
-            most = size_of(file) * CODECS["gzip"].max_ratio
+            most = size_of(file) * MAX_RATIO
             if declared > most:
                 raise InputError(f"{path}: declares {declared} bytes of arrays, but can hold at most {most}")
             yield archive
@@ -332,7 +332,7 @@ class MappedArrays:
     def values(self, feature: Feature, files: Sequence[ArrayFile], numbers: IntArray) -> Sequence[Values]:
         """Return the values of rows in files of arrays, as the encoder takes them."""
         rows = self._rows(files[0], numbers) if len(files) == 1 else self._joined_rows(files, numbers)
-        if feature.kind == "raw":
+        if feature.is_raw:
             data = rows.astype(rows.dtype.newbyteorder("<"), copy=False).tobytes()
             step = feature.num_bytes
             return [data[row * step : (row + 1) * step] for row in range(len(rows))]

@@ -42,9 +42,8 @@ from tfshards.prep.sources.splits import usual_order, usual_split
 from tfshards.prep.sources.staged import Rows, stage
 from tfshards.prep.sources.staged_reader import StagedReader
 from tfshards.schemas import Feature, InputError, OptionsError
-from tfshards.schemas.declared import RAW_PIXELS
 from tfshards.schemas.pixels import likely_images, pixel_images
-from tfshards.schemas.schema import ITEM_SIZES, KINDS, UNCOMMON_DTYPES
+from tfshards.schemas.schema import ITEM_SIZES, KINDS, RAW_PIXELS, UNCOMMON_DTYPES
 
 _BY_NAME = {role: role for role in ("label", "split", "key")}
 _ROLES = (*_BY_NAME, "list", "image", "value", "drop")
@@ -278,7 +277,8 @@ def _rows(
         elif role not in ("split", "key", "drop"):
             features.append(_feature(name, parts[0], role))
             values |= {name: _texts(name, parts)} if parts[0].is_text else {}
-            is_class = features[-1].kind in ("int", "bytes") and not features[-1].shape
+            stored = features[-1]
+            is_class = (stored.is_text or stored.wire == "int64") and not stored.shape
             if name in _LIKE_LABELS and name not in roles and "label" not in special and is_class:
                 remedy = f"{flag(name, 'label')} makes its values classes"
                 warnings.append(f"the array {name!r} is stored as it is; {remedy}")

@@ -10,12 +10,12 @@ from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
+from tfshards.prep.imaging.reasons import Reason
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.keys import RowKeys, to_bytes, to_text
 from tfshards.schemas import Schema
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.reasons import Reason
 from tfshards.schemas.storage import AnyPath
 
 

@@ -16,6 +16,7 @@ from tfshards.prep.imaging.coordinates import Outside, Reference
 from tfshards.prep.imaging.options import MAX_BYTES, ImageOptions
 from tfshards.prep.imaging.pillow import Picture
 from tfshards.prep.imaging.pixels import encoded_picture, encoded_pixels
+from tfshards.prep.option import check_choices, option
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.classes import check_class_names
 from tfshards.prep.sources.features import kind_of
@@ -31,11 +32,10 @@ from tfshards.prep.sources.roles import (
 )
 from tfshards.schemas import Feature, InputError, OptionsError
 from tfshards.schemas.coordinates import Coordinates, coordinates_of
-from tfshards.schemas.declared import COORDINATES
-from tfshards.schemas.errors import listed, one_line
+from tfshards.schemas.errors import check_instance, listed, one_line
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import name_fault
-from tfshards.schemas.option import check_choices, check_instance, option
+from tfshards.schemas.schema import COORDINATES
 from tfshards.schemas.storage.untrusted import open_regular
 
 # names, and characters of a value, in a message
@@ -58,15 +58,21 @@ class Form(NamedTuple):
     @property
     def wide(self) -> tuple[Feature, ...]:
         """The features whose values are written to files, see ``wide.py``."""
-        return tuple(feature for feature in self.features if feature.kind != "label")
+        return tuple(feature for feature in self.features if not feature.is_label)
 
     def has_role(self, *roles: str) -> bool:
         """Return whether a value has one of these roles."""
         return any(role in roles for _, role in self.roles)
 
-    def first(self, kind: str) -> str | None:
-        """Return the name of the first feature of this kind; None without one."""
-        return next((feature.name for feature in self.features if feature.kind == kind), None)
+    @property
+    def image(self) -> str | None:
+        """The name of the first image; None without one."""
+        return next((feature.name for feature in self.features if feature.is_image), None)
+
+    @property
+    def label(self) -> str | None:
+        """The name of the first label; None without one."""
+        return next((feature.name for feature in self.features if feature.is_label), None)
 
     def __str__(self) -> str:
         """Return the names of the features, for a message."""
@@ -89,14 +95,14 @@ class Form(NamedTuple):
         return [
             f"{feature.name!r}: lists of numbers are stored as float32"
             for feature in self.features
-            if feature.kind == "float" and roles.get(feature.name, "value") == "value"
+            if feature.wire == "float" and roles.get(feature.name, "value") == "value"
         ]
 
     def check_same(self, key: str, other: Form, other_key: str) -> None:
         """Raise InputError unless two elements, which have these keys, have the same form."""
         ours, theirs = (
             {name: f"of the role {role}" for name, role in form.roles}
-            | {each.name: f"{each.kind} {each.dtype} {[*each.shape]}" for each in form.features}
+            | {each.name: each.text for each in form.features}
             for form in (self, other)
         )
         for name in sorted({*ours, *theirs}):
@@ -207,8 +213,8 @@ class Elements:
 
     def rules(self, form: Form) -> ImageRules:
         """Return how images are stored of elements of this form."""
-        masks = frozenset(feature.name for feature in form.features if feature.kind == "mask")
-        coordinates, image = coordinates_of(form.features), form.first("image")
+        masks = frozenset(feature.name for feature in form.features if feature.is_mask)
+        coordinates, image = coordinates_of(form.features), form.image
         return ImageRules(self.images, masks, coordinates, image, self.outside_boxes, self.boxes_in)
 
 
@@ -362,11 +368,11 @@ def _stored_value(name: str, value: Any, role: str, first: Feature | None = None
         raise InputError(f"the value {name!r} cannot be stored: {error}") from None
     if texts is not None:
         return feature, texts if shape else texts[0]
-    if kind == "raw":
+    if feature.is_raw:
         # NumPy knows no other byte order of bfloat16
         data = np.ascontiguousarray(array).view(np.uint16) if dtype == "bfloat16" else array
         return feature, data.astype(data.dtype.newbyteorder("<"), copy=False).tobytes()
-    wide = array.astype(np.int64 if kind == "int" else np.float32, copy=False)
+    wide = array.astype(np.int64 if feature.wire == "int64" else np.float32, copy=False)
     return feature, wide.ravel().tolist() if shape else wide.item()
 
 
@@ -406,7 +412,7 @@ def _numbers(name: str, value: Any, first: Feature | None) -> Any:  # noqa: ANN4
             f"the list {name!r} is empty, which does not show what it holds || give an array with the role "
             "list, such as np.zeros((0, 4), 'float32')"
         )
-    if array.dtype == np.float64 or (first and first.kind == "float" and array.dtype.kind in "iu"):
+    if array.dtype == np.float64 or (first and first.wire == "float" and array.dtype.kind in "iu"):
         with np.errstate(over="raise"):
             return array.astype(np.float32)
     return array

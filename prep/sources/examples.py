@@ -14,8 +14,8 @@ from tfshards.prep.sources.keys import to_text
 from tfshards.prep.sources.spill import Description, Spill, described, stage_elements
 from tfshards.prep.sources.staged_reader import StagedReader
 from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas.errors import size
 from tfshards.schemas.names import name_fault
-from tfshards.schemas.sizes import size
 
 
 @dataclass(frozen=True)

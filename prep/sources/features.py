@@ -15,10 +15,9 @@ import pyarrow.compute as pc
 from tfshards.prep.sources.roles import flag
 from tfshards.schemas import Feature, InputError
 from tfshards.schemas.coordinates import Coordinates
-from tfshards.schemas.declared import COORDINATES
 from tfshards.schemas.errors import listed
 from tfshards.schemas.index import IntArray
-from tfshards.schemas.schema import ITEM_SIZES, KINDS
+from tfshards.schemas.schema import COORDINATES, ITEM_SIZES, KINDS
 
 TEXT = pa.large_binary()
 

@@ -15,8 +15,7 @@ from typing import NamedTuple, TypeVar
 from tfshards.schemas import InputError
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.any_path import on_disk
-from tfshards.schemas.storage.listing import stamp_of
-from tfshards.schemas.storage.reader import NUM_REQUESTS, in_background
+from tfshards.schemas.storage.reader import NUM_REQUESTS, in_background, stamp_of
 from tfshards.schemas.storage.untrusted import open_regular, read_most
 from tfshards.schemas.storage.verbs import may_pass
 

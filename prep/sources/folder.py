@@ -13,6 +13,7 @@ import numpy as np
 
 from tfshards.prep.imaging.formats import SUFFIXES
 from tfshards.prep.imaging.options import MAX_BYTES, ImageOptions
+from tfshards.prep.option import option, recorded_values, to_json
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Reader, Rejected, Row
 from tfshards.prep.sources.classes import check_class_names, twins
@@ -42,9 +43,8 @@ from tfshards.prep.sources.split_lists import (
 )
 from tfshards.prep.sources.tree import FolderFiles
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
-from tfshards.schemas.errors import counted
+from tfshards.schemas.errors import check_instance, check_path, counted
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.option import check_instance, check_path, option, recorded_values, to_json
 from tfshards.schemas.storage import AnyPath, any_path
 
 _MATCHING = "whose path relative to SOURCE matches, such as '**/*.jpg': * within a folder, ** across folders"

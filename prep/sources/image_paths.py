@@ -8,6 +8,7 @@ import posixpath
 import re
 import stat
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple, TypeAlias
@@ -24,8 +25,7 @@ from tfshards.schemas.errors import listed
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.storage import RemotePath, any_path
 from tfshards.schemas.storage.any_path import in_store, is_inside
-from tfshards.schemas.storage.listing import stamp_of
-from tfshards.schemas.storage.reader import in_flight
+from tfshards.schemas.storage.reader import in_flight, stamp_of
 from tfshards.schemas.storage.stores import SCHEMES
 
 _STORE_URL = re.compile(f"({'|'.join(SCHEMES)})://".encode(), re.IGNORECASE)
@@ -196,11 +196,11 @@ def _remote_statuses(paths: Sequence[RemotePath]) -> list[_Status]:
         if folder is not None:
             most = max(_LEAST_LISTED, _LISTED_PER_IMAGE * len(paths))
             wanted = {*paths}
-            found = {
-                path: (status.st_size, stamp_of(status))
-                for path, status in islice(folder.walk([]), most)
-                if path in wanted
-            }
+            # a key that cannot be named may be in the folder: then each image is asked for
+            with suppress(OSError):
+                for path, status in islice(folder.walk(), most):
+                    if path in wanted:
+                        found[path] = (status.st_size, stamp_of(status))
         left = [path for path in dict.fromkeys(paths) if path not in found]
         found.update(zip(left, in_flight(_remote_status, left), strict=True))
     except OSError as error:

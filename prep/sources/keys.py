@@ -16,7 +16,7 @@ from tfshards.schemas.json_reader import shown
 from tfshards.schemas.keys import hash_array as hash_array
 from tfshards.schemas.keys import hash_key as hash_key
 from tfshards.schemas.storage import AnyPath, any_path
-from tfshards.schemas.storage.untrusted import KEYS, read_whole
+from tfshards.schemas.storage.untrusted import LISTS, read_whole
 from tfshards.schemas.storage.verbs import put
 
 KEY_FEATURE = Feature("key", "bytes", "bytes")
@@ -121,7 +121,7 @@ def read_keys(path: str | os.PathLike[str]) -> list[bytes]:
     """Return the keys in a file, in its order; a line with a quotation mark at its start is a JSON string."""
     found = any_path(path)
     try:
-        lines = read_whole(found, KEYS).removeprefix(codecs.BOM_UTF8).split(b"\n")
+        lines = read_whole(found, LISTS).removeprefix(codecs.BOM_UTF8).split(b"\n")
     except OSError as error:
         raise InputError("unreadable", path=found, why=error.strerror) from None
     # editors of Windows end lines with \r\n; a key that ends so is written as JSON

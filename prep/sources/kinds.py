@@ -8,9 +8,9 @@ from importlib import import_module
 from typing import Any
 
 from tfshards.prep.imaging.options import JPEG_QUALITY, ImageOptions
+from tfshards.prep.option import Record, recorded_values
 from tfshards.prep.sources.base import Source
 from tfshards.schemas import OptionsError, Schema
-from tfshards.schemas.option import Record, recorded_values
 
 
 @dataclass(frozen=True)

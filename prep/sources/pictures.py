@@ -13,6 +13,7 @@ from tfshards.prep.imaging.masks import Geometry
 from tfshards.prep.imaging.normalize import Normalized, normalize
 from tfshards.prep.imaging.options import CONVERSION, MAX_BYTES, ImageOptions
 from tfshards.prep.imaging.pillow import decoder_versions
+from tfshards.prep.imaging.reasons import Reason
 from tfshards.prep.imaging.whitelist import ImageError
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Rejected
@@ -21,7 +22,6 @@ from tfshards.schemas import Feature, OptionsError
 from tfshards.schemas.coordinates import Coordinates
 from tfshards.schemas.errors import listed
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.reasons import Reason
 
 # of features in a message
 _SHOWN_NAMES = 5

@@ -15,7 +15,7 @@ from tfshards.prep.sources.tree import FolderFiles, LocalTree, is_hidden, suffix
 from tfshards.schemas import InputError
 from tfshards.schemas.storage import RemotePath, any_path
 from tfshards.schemas.storage.any_path import in_store
-from tfshards.schemas.storage.listing import stamp_of
+from tfshards.schemas.storage.reader import stamp_of
 
 
 class RemoteTree:
@@ -29,14 +29,13 @@ class RemoteTree:
         """Return the image files, by one listing of all objects; see ``LocalTree``."""
         keys: list[bytes] = []
         sizes, stamps = array("q"), array("q")
-        odd: list[str] = []
         hidden: set[bytes] = set()
         marks: Marks = {}
         folders = {b""}
         skipped: Counter[str] = Counter()
         is_empty = True
         start = len(self.folder.key) + bool(self.folder.key)
-        for path, status in self.folder.walk(odd):
+        for path, status in self.folder.walk():
             is_empty = False
             key = to_bytes(path.key[start:])
             above, slash, name = key.rpartition(b"/")
@@ -61,12 +60,12 @@ class RemoteTree:
                 above, slash, name = folder[:-1].rpartition(b"/")
                 folder = above + slash
                 note(marks, folder, name + b"/")
-        if is_empty and not odd:
+        if is_empty:
             # a bucket that does not exist cannot be listed
             missing = "does not exist" if self.folder.key else "is empty: the bucket holds no objects"
             problem = "is not a folder" if self.folder.is_file() else missing
             raise InputError("folder-problem", folder=self.folder, problem=problem)
-        skipped.update({"hidden": len(hidden), "unusable key": len(odd)})
+        skipped["hidden"] = len(hidden)
         return FolderFiles.of(keys, sizes, stamps, marks, +skipped)
 
     def at(self, path: bytes) -> RemotePath:

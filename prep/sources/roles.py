@@ -9,11 +9,11 @@ from difflib import get_close_matches
 from pathlib import PurePath
 
 from tfshards.prep.imaging.formats import SUFFIXES, is_encoded
+from tfshards.prep.option import option
 from tfshards.schemas import Feature, InputError, OptionsError
 from tfshards.schemas.coordinates import seems_boxes
-from tfshards.schemas.declared import BOX_ORDERS, COORDINATES, NORMALIZED
 from tfshards.schemas.errors import listed, one_line
-from tfshards.schemas.option import option
+from tfshards.schemas.schema import BOX_ORDERS, COORDINATES, NORMALIZED
 
 ROLES = ("image", "mask", "label", "split", "key", "list", "value", "drop", *COORDINATES)
 # The roles that columns have by their exact names.
@@ -247,7 +247,7 @@ def check_undeclared_boxes(features: Iterable[Feature], where: str) -> None:
                 f"another of {', '.join(BOX_ORDERS)}, with {NORMALIZED} for fractions, takes them as boxes; "
                 f"{flag(name, 'value')} stores the numbers as they are"
             )
-        if feature.kind in ("int", "float", "raw") and not feature.shape:
+        if feature.is_numeric and not feature.shape:
             numbers[name.lower().replace("_", "")] = name
     for sides in _SIDES:
         if numbers.keys() >= {*sides}:

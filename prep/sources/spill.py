@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tfshards.prep.option import to_json
 from tfshards.prep.sources.elements import Elements, Form, encode_key
 from tfshards.prep.sources.features import TEXT
 from tfshards.prep.sources.keys import groups_of_keys, number_key, to_bytes, to_text
@@ -25,7 +26,6 @@ from tfshards.prep.sources.staging_folder import make_staged
 from tfshards.prep.sources.wide import WIDE_COLUMNS, Wide, WideFile, header_of
 from tfshards.schemas import InputError
 from tfshards.schemas.errors import listed
-from tfshards.schemas.option import to_json
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.verbs import write
 
@@ -173,7 +173,7 @@ def stage_elements(
     if twice:
         names = listed([repr(to_text(key)) for key in twice], _SHOWN)
         raise InputError(f"several examples have the same key: {names} || give each example its own key")
-    label, class_names = form.first("label"), elements.class_names
+    label, class_names = form.label, elements.class_names
     found = label_column(label, table["label"], class_names) if label else None
     by = "a regular expression with one (group)"
     rows = Rows(

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tfshards.prep.option import option
 from tfshards.prep.sources.keys import in_any_form, to_text
 from tfshards.prep.sources.text_files import read_paths
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import counted
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.names import name_fault
-from tfshards.schemas.option import option
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.any_path import is_absolute
 

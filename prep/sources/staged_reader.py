@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from tfshards.prep.imaging.options import MAX_BYTES
-from tfshards.prep.records.example import Values, is_single
+from tfshards.prep.imaging.reasons import Reason
+from tfshards.prep.records.example import Values
 from tfshards.prep.sources.array_files import ArrayFile, MappedArrays
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row, pieces_of
 from tfshards.prep.sources.features import numbers_of
@@ -28,7 +29,6 @@ from tfshards.schemas import Schema
 from tfshards.schemas.example import Decoded, decode_example
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.reasons import Reason
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.any_path import on_disk
 
@@ -177,7 +177,7 @@ class StagedReader:
             elif name in self.wide:
                 lists = [values[name] for values in wide]
                 # a row of a table may hold no image
-                columns[name] = [next(iter(each), None) for each in lists] if is_single(feature) else lists
+                columns[name] = [next(iter(each), None) for each in lists] if feature.is_single else lists
             elif name in self.arrays:
                 columns[name] = files.arrays.values(feature, self.arrays[name], places)
             elif name != "key" and name not in self.images:

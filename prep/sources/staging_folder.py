@@ -15,8 +15,9 @@ from contextlib import contextmanager, suppress
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import RECORD_NAME
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.untrusted import RECORD, read_whole
-from tfshards.schemas.storage.verbs import delete_tree, exists, make_folder, names_files_at_end, put, sync
+from tfshards.schemas.storage.any_path import in_store
+from tfshards.schemas.storage.untrusted import LISTS, read_whole
+from tfshards.schemas.storage.verbs import delete_tree, exists, make_folder, put, sync
 
 _FORMAT = "tfshards build, version 1"
 _PREFIX = ".staged-"
@@ -42,7 +43,7 @@ def _start(path: AnyPath, num_bytes: int) -> bytes | None:
     """Return the first bytes of a record, or None if there is none."""
     with suppress(OSError):
         if not path.parent.is_symlink():
-            return read_whole(path, RECORD)[:num_bytes]
+            return read_whole(path, LISTS)[:num_bytes]
     return None
 
 
@@ -74,7 +75,7 @@ def staged_folder(dataset: AnyPath) -> Iterator[AnyPath]:
 @contextmanager
 def unfinished_in(dataset: AnyPath) -> Iterator[AnyPath]:
     """Yield a folder for a file that is about to get its name in a dataset; stores need none."""
-    if not names_files_at_end(dataset):
+    if in_store(dataset):
         yield dataset
         return
     with staged_folder(dataset) as folder:

@@ -10,13 +10,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from tfshards.prep.imaging.formats import METADATA_NAMES
+from tfshards.prep.option import option
 from tfshards.prep.sources.features import classes_in
 from tfshards.prep.sources.roles import USUAL
 from tfshards.prep.sources.row_columns import IMAGE_ROLES, Batches, TableRows
 from tfshards.prep.sources.table_files import find_files, read_files
 from tfshards.prep.sources.table_rows import RowSource
 from tfshards.schemas import OptionsError
-from tfshards.schemas.option import option
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.any_path import real_name
 

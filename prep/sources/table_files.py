@@ -40,7 +40,7 @@ from tfshards.prep.sources.text_tables import (
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import listed
 from tfshards.schemas.storage import AnyPath, any_path
-from tfshards.schemas.storage.any_path import absolute, matching, name_below, on_disk
+from tfshards.schemas.storage.any_path import absolute, matching, on_disk
 from tfshards.schemas.storage.untrusted import open_regular
 from tfshards.schemas.storage.verbs import sizes_below
 
@@ -201,7 +201,8 @@ def _columns_of_folders(
 ) -> tuple[dict[str, pa.Array], list[str]]:
     """Return the columns that the names of files and folders give, and warnings about them."""
     paths = files.paths
-    folders = [name_below(absolute(path), files.folder).split("/")[:-1] for path in paths]
+    above = len(PurePosixPath(str(files.folder)).parts)
+    folders = [PurePosixPath(str(absolute(path))).parts[above:-1] for path in paths]
     pairs = [dict(part.split("=", 1) for part in each if "=" in part) for each in folders]
     for path, each in zip(paths, pairs, strict=True):
         if {*each} != {*pairs[0]}:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, get_args
 
 from tfshards.prep.imaging.coordinates import Outside, Reference
 from tfshards.prep.imaging.options import ImageOptions, changed_images
+from tfshards.prep.option import check_choices, option, recorded_values, to_json
 from tfshards.prep.progress.lines import report_line
 from tfshards.prep.sources.classes import check_class_names, repeated
 from tfshards.prep.sources.features import (
@@ -52,8 +53,8 @@ from tfshards.prep.sources.staged_reader import StagedReader
 from tfshards.prep.sources.wide import WideWriter
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.coordinates import coordinates_of
+from tfshards.schemas.errors import check_instance
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.option import check_choices, check_instance, option, recorded_values, to_json
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.any_path import on_disk
 

@@ -8,12 +8,12 @@ import os
 from tfshards.prep.sources.fetching import unreadable
 from tfshards.schemas import InputError
 from tfshards.schemas.storage import AnyPath, any_path
-from tfshards.schemas.storage.untrusted import ANNOTATIONS, Limit, read_whole
+from tfshards.schemas.storage.untrusted import LISTS, Limit, read_whole
 
 _LOOKED_AT = 64
 
 
-def read_file(path: AnyPath | str | os.PathLike[str], limit: Limit = ANNOTATIONS) -> bytes:
+def read_file(path: AnyPath | str | os.PathLike[str], limit: Limit = LISTS) -> bytes:
     """Return the content of a file, or raise InputError if it cannot be read, or is larger than allowed."""
     try:
         return read_whole(any_path(path), limit)
@@ -21,7 +21,7 @@ def read_file(path: AnyPath | str | os.PathLike[str], limit: Limit = ANNOTATIONS
         raise unreadable(str(path), error) from None
 
 
-def read_text(path: AnyPath | str | os.PathLike[str], limit: Limit = ANNOTATIONS) -> str:
+def read_text(path: AnyPath | str | os.PathLike[str], limit: Limit = LISTS) -> str:
     """Return the text of a file, or raise InputError if it cannot be read, or is not UTF-8."""
     data = read_file(path, limit)
     try:

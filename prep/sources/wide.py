@@ -29,8 +29,7 @@ from tfshards.schemas import BuildError, Feature, InputError, Schema
 from tfshards.schemas.frames import masked_crc32c
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.storage import AnyPath, in_flight, read_range
-from tfshards.schemas.storage.any_path import on_disk
-from tfshards.schemas.storage.locking import has_locks
+from tfshards.schemas.storage.any_path import in_store, on_disk
 from tfshards.schemas.storage.untrusted import open_regular
 from tfshards.schemas.storage.writing import new_file
 
@@ -99,7 +98,7 @@ class WideFile:
         if self._sink is None:
             return
         self._sink.finish()
-        if self._folder and not has_locks(self._folder) and not is_staged(self._folder):
+        if self._folder and in_store(self._folder) and not is_staged(self._folder):
             # nothing would remove it: a later run has removed the folder while this was uploaded
             _path(self._folder, self._name).unlink()
             raise BuildError("staging-gone", root=self._folder)

@@ -27,9 +27,9 @@ from tfshards.prep.sources.splits import usual_split, usual_splits
 from tfshards.prep.sources.text_files import decoded, read_file, read_text
 from tfshards.prep.sources.tree import is_hidden
 from tfshards.schemas import InputError, OptionsError
-from tfshards.schemas.declared import NORMALIZED
 from tfshards.schemas.errors import counted, listed
 from tfshards.schemas.json_reader import shown
+from tfshards.schemas.schema import NORMALIZED
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import OPTIONS
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Mapping
 
+from tfshards.prep.building.made import made_of
 from tfshards.prep.progress.lines import Log, report_line, takes_log
 from tfshards.prep.records.frames import RecordError
 from tfshards.prep.records.shard_file import scan_shard
@@ -18,7 +19,7 @@ from tfshards.schemas.digests import bytes_digest
 from tfshards.schemas.names import MANIFEST_NAME, RECORD_NAME
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.locking import locked
-from tfshards.schemas.storage.untrusted import MANIFEST, read_whole
+from tfshards.schemas.storage.untrusted import METADATA, read_whole
 from tfshards.schemas.storage.verbs import make_folder, put, sync
 
 # Verbs that write the next generation of a dataset from the last one.
@@ -79,7 +80,7 @@ def _rebuilt(folder: AnyPath, manifest: Manifest, damaged: Collection[str]) -> I
             yield from known(companions, shard.companion_digests)
     views = {f"{manifest.folder}/{name}": data for name, data in view_files(manifest).items()}
     yield from known(views, manifest.views)
-    copy = {f"{manifest.folder}/{MANIFEST_NAME}": read_whole(folder / MANIFEST_NAME, MANIFEST)}
+    copy = {f"{manifest.folder}/{MANIFEST_NAME}": read_whole(folder / MANIFEST_NAME, METADATA)}
     yield from known(copy, copy_digest(folder, manifest))
 
 
@@ -118,7 +119,7 @@ def _remedies(name: str, dataset: AnyPath, manifest: Manifest, left: Collection[
 
 def _command(name: str, written: Manifest | None) -> str:
     """Return what writes the damaged files of a build again, and makes it the dataset."""
-    verb = written.made.made_by if written else ""
+    verb = made_of(written).made_by if written else ""
     if verb in _EDITS:
         return (
             f"make the generation before it the dataset ('tfshards generations {name}' lists them, 'tfshards "

@@ -19,10 +19,10 @@ from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.writing.build_folder import Reject
 from tfshards.schemas import Feature, FormatError, InputError, Manifest, Schema, keys, read_manifest
 from tfshards.schemas.companions import read_index
+from tfshards.schemas.errors import size
 from tfshards.schemas.example import Decoded
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.schema import UNCOMMON_DTYPES
-from tfshards.schemas.sizes import size
 from tfshards.schemas.split import rows_by_shard
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.summary import escaped
@@ -136,7 +136,7 @@ def description(feature: Feature, schema: Schema, values: Decoded) -> str:
     """Return one value as text, in a line without control characters."""
     if feature.is_encoded:
         return f"{_image_text(values)}, {size(len(_only_bytes(values)))}"
-    if feature.kind == "bytes":
+    if feature.is_text:
         return _shorten([_text_of(value) for value in values if isinstance(value, bytes)])
     if classes := _classes(feature, schema, values):
         return _shorten([f"{label} ({name})" for label, name in zip(values, classes, strict=True)])
@@ -148,7 +148,7 @@ def description(feature: Feature, schema: Schema, values: Decoded) -> str:
 def _json_of(feature: Feature, schema: Schema, values: Decoded) -> Json:
     if feature.is_encoded:
         return {"image": _image_text(values), "num_bytes": len(_only_bytes(values))}
-    if feature.kind == "raw" and feature.dtype in UNCOMMON_DTYPES:
+    if feature.is_raw and feature.dtype in UNCOMMON_DTYPES:
         return {"dtype": feature.dtype, "hex": _only_bytes(values).hex()}
     found = _elements(feature, values)
     if classes := _classes(feature, schema, values):
@@ -158,7 +158,7 @@ def _json_of(feature: Feature, schema: Schema, values: Decoded) -> Json:
 
 def _elements(feature: Feature, values: Decoded) -> list[Any]:
     """Return numbers, and byte strings as text."""
-    if feature.kind == "raw":
+    if feature.is_raw:
         array = np.frombuffer(_only_bytes(values), np.dtype(feature.dtype).newbyteorder("<"))
         return cast("list[Any]", array.tolist())
     return [os.fsdecode(value) if isinstance(value, bytes) else value for value in values]
@@ -166,7 +166,7 @@ def _elements(feature: Feature, values: Decoded) -> list[Any]:
 
 def _classes(feature: Feature, schema: Schema, values: Decoded) -> list[Json]:
     """Return the class name of each label; nothing if the feature has none."""
-    names = schema.class_names if feature.kind == "label" else ()
+    names = schema.class_names if feature.is_label else ()
     labels = map(int, values) if names else ()
     return ["no class" if label < 0 else escaped(names[label]) for label in labels]
 

@@ -13,6 +13,7 @@ import numpy as np
 from tfshards.prep.planning.plan import label_counts
 from tfshards.prep.progress.lines import Meter
 from tfshards.prep.progress.threads import Tick, in_threads, num_jobs
+from tfshards.prep.records.dataset_files import digest_problems
 from tfshards.prep.verification.checks import companions, record_problems, shard_problems
 from tfshards.prep.verification.report import VerificationReport
 from tfshards.prep.writing.build_folder import BuildFolder, is_owned
@@ -20,7 +21,6 @@ from tfshards.schemas import Manifest, Problem, Shard, read_manifest
 from tfshards.schemas.errors import listed
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.keys import KeyHashes, hash_array, hash_key
-from tfshards.schemas.manifest_file import digest_problems
 from tfshards.schemas.names import MANIFEST_NAME, RECORD_NAME
 from tfshards.schemas.split import rows_by_shard
 from tfshards.schemas.storage import AnyPath, any_path

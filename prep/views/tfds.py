@@ -28,7 +28,7 @@ def tfds_problems(manifest: Manifest) -> list[Problem]:
     schema, problems = manifest.schema, []
     for feature in schema.features:
         place = f"schema.features.{feature.name}"
-        if feature.kind == "raw" and feature.dtype == "uint32":
+        if feature.is_raw and feature.dtype == "uint32":
             # TFDS reads raw bytes with tf.io.decode_raw, which supports every dtype except this one
             text = "is raw uint32, which TFDS cannot read; int64, and uint32 of kind 'int', can be read"
             problems.append(Problem(place, text))
@@ -88,7 +88,7 @@ def _line(name: str) -> str:
 
 
 def _is_named(feature: Feature, schema: Schema) -> bool:
-    return feature.kind == "label" and feature.shape == () and bool(schema.class_names)
+    return feature.is_label and feature.shape == () and bool(schema.class_names)
 
 
 def labels_name(feature_name: str) -> str:
@@ -105,11 +105,11 @@ def _feature_json(feature: Feature, schema: Schema) -> Json:
     if feature.is_encoded:
         # without encodingFormat, since a dataset may hold JPEG and PNG
         return {"pythonClassName": f"{_PACKAGE}.image_feature.Image", "image": content}
-    if feature.kind == "bytes":
+    if feature.is_text:
         content["dtype"] = "string"
-    content["encoding"] = "bytes" if feature.kind == "raw" else "none"
+    content["encoding"] = "bytes" if feature.is_raw else "none"
     # Scalar does not support encoded values
-    scalar = feature.shape == () and feature.kind != "raw"
+    scalar = feature.shape == () and not feature.is_raw
     python_class = f"{_PACKAGE}.{'scalar.Scalar' if scalar else 'tensor_feature.Tensor'}"
     return {"pythonClassName": python_class, "tensor": content}
 

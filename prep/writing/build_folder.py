@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from tfshards.prep.progress.lines import Written
 from tfshards.prep.progress.threads import num_jobs
+from tfshards.prep.records.dataset_files import digest_problems
 from tfshards.prep.sources.staging_folder import (
     has_record_of,
     record_text,
@@ -32,10 +33,10 @@ from tfshards.prep.sources.staging_folder import (
 )
 from tfshards.schemas import BuildError, FormatError, InputError, Manifest, Shard
 from tfshards.schemas.json_reader import Json, load_json
-from tfshards.schemas.manifest_file import digest_problems, read_manifest_file
+from tfshards.schemas.manifest_file import read_manifest_file
 from tfshards.schemas.names import FOLDER_PATTERN, MANIFEST_NAME, RECORD_NAME, WORK_NAME
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.untrusted import RECORD, REJECTS, read_whole
+from tfshards.schemas.storage.untrusted import LISTS, read_whole
 from tfshards.schemas.storage.verbs import (
     delete,
     delete_tree,
@@ -166,7 +167,7 @@ class BuildFolder:
     def has_record(self, text: bytes) -> bool:
         """Return whether the record of the folder is this one."""
         with suppress(OSError):
-            return read_whole(self.root / RECORD_NAME, RECORD) == text
+            return read_whole(self.root / RECORD_NAME, LISTS) == text
         return False
 
     def _check_links(self) -> None:
@@ -184,7 +185,7 @@ class BuildFolder:
     def record(self) -> tuple[dict[str, Json], str]:
         """Return the options and the stamps that ``create`` has recorded; empty if they are damaged."""
         with suppress(OSError, ValueError, KeyError, TypeError):
-            record = load_json(read_whole(self.root / RECORD_NAME, RECORD))
+            record = load_json(read_whole(self.root / RECORD_NAME, LISTS))
             return dict(record["options"]), str(record["stamps"])
         return {}, ""
 
@@ -223,7 +224,7 @@ class BuildFolder:
 
     def read_plan(self, shard: ShardId) -> bytes:
         """Return the text of the plan of a shard."""
-        return read_whole(self.note_path(shard, "plan"), RECORD)
+        return read_whole(self.note_path(shard, "plan"), LISTS)
 
     def write_finished(self, shard: ShardId, done: FinishedShard) -> None:
         """Record that a shard is finished."""
@@ -232,7 +233,7 @@ class BuildFolder:
     def read_finished(self, shard: ShardId) -> FinishedShard | None:
         """Return the record of a shard; None if it is not finished, or the record is damaged."""
         try:
-            document = load_json(read_whole(self.note_path(shard, "done"), RECORD))
+            document = load_json(read_whole(self.note_path(shard, "done"), LISTS))
             rejected = tuple(Reject(*item) for item in document.pop("rejected"))
             written, contents = Shard(**document.pop("shard")), tuple(document.pop("contents"))
             return FinishedShard(written, rejected=rejected, contents=contents, **document)
@@ -263,7 +264,7 @@ class BuildFolder:
     def read_rejects(self, inputs: str) -> list[Reject] | None:
         """Return what ``write_rejects`` has recorded for inputs in this state; None if it has not."""
         with suppress(FileNotFoundError, ValueError, TypeError):
-            recorded, rejects = load_json(read_whole(self.work / _REJECTS, REJECTS))
+            recorded, rejects = load_json(read_whole(self.work / _REJECTS, LISTS))
             return [Reject(*item) for item in rejects] if recorded == inputs else None
         return None
 

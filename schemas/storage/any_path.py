@@ -6,10 +6,9 @@ import glob
 import os
 import re
 from collections.abc import Callable
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
-from tfshards.schemas.errors import OptionsError
-from tfshards.schemas.option import check_path
+from tfshards.schemas.errors import OptionsError, check_path
 from tfshards.schemas.storage.remote_path import AnyPath, RemotePath
 from tfshards.schemas.storage.stores import SCHEMES, require_obstore
 
@@ -57,20 +56,10 @@ def real_name(path: AnyPath) -> str:
     return os.path.realpath(path) if isinstance(path, Path) else str(path)
 
 
-def is_same(one: AnyPath, other: AnyPath) -> bool:
-    """Return whether two paths name the same file or folder, also by links."""
-    return real_name(one) == real_name(other)
-
-
 def is_inside(path: AnyPath, folder: AnyPath) -> bool:
     """Return whether a path is a folder or below it, also by links."""
     inside, real = real_name(path), real_name(folder)
     return inside == real or inside.startswith(os.path.join(real, ""))
-
-
-def name_below(path: AnyPath, folder: AnyPath) -> str:
-    """Return the part of a path below a folder that holds it, with slashes."""
-    return PurePosixPath(str(path)).relative_to(str(folder)).as_posix()
 
 
 def matching(pattern: AnyPath, folder: AnyPath, compiled: Callable[[str], re.Pattern[str]]) -> list[AnyPath]:
@@ -80,7 +69,7 @@ def matching(pattern: AnyPath, folder: AnyPath, compiled: Callable[[str], re.Pat
     """
     if isinstance(pattern, RemotePath) and isinstance(folder, RemotePath):
         matches = compiled(pattern.key).fullmatch
-        return [path for path, _ in folder.walk([]) if matches(path.key)]
+        return [path for path, _ in folder.walk() if matches(path.key)]
     return [Path(each) for each in glob.glob(str(pattern), recursive=True)]
 
 
@@ -116,8 +105,7 @@ def any_path(given: str | bytes | os.PathLike[str] | RemotePath, name: str = "pa
     if not url:
         short = _WITHOUT_SLASHES.match(text)
         if short:
-            shown = _without_user(text)
-            raise OptionsError("url-one-slash", shown=shown, short=short[0], shown2=shown[short.end() :])
+            raise OptionsError("url-one-slash", shown=_without_user(text), short=short[0])
         check_expanded(text)
         # a pathlib.Path drops the "./" that says that ~ begins a name
         return Path.cwd() / text if text.startswith("./~") else Path(text)

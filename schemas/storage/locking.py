@@ -33,11 +33,6 @@ def lock(descriptor: int, *, is_shared: bool = False, waits: bool = False) -> bo
     return True
 
 
-def has_locks(folder: AnyPath) -> bool:
-    """Return whether a process that has locked a folder writes into it alone; object stores have no locks."""
-    return isinstance(folder, Path)
-
-
 @contextmanager
 def locked(folder: AnyPath) -> Iterator[str]:
     """Lock a folder against other processes that lock it, and yield what to tell the user about the lock.

@@ -1,7 +1,8 @@
-"""Objects as files that fetch ahead, and requests that are made at the same time."""
+"""What a store knows about an object; objects as files that fetch ahead, and requests at the same time."""
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import threading
@@ -9,9 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
-from typing import Any, TypeVar
-
-from tfshards.schemas.storage.listing import RemoteStatus
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -21,6 +20,34 @@ NUM_REQUESTS = 32
 # A round trip of 50 ms takes as long as a megabyte at 20 MB/s: smaller requests would mostly wait.
 _BLOCK = 1 << 20
 _MOST_AHEAD = 16
+
+
+class RemoteStatus(NamedTuple):
+    """What a store knows about an object; many stores know the time of writing in whole seconds only."""
+
+    st_size: int
+    st_mtime_ns: int
+    e_tag: str
+    version: str
+
+
+Status: TypeAlias = "RemoteStatus | os.stat_result"
+
+
+def status_of(meta: Any) -> RemoteStatus:  # noqa: ANN401 -- obstore's ObjectMeta, a dict
+    """Return the status in the form that obstore has."""
+    modified, e_tag = meta["last_modified"], meta["e_tag"] or ""
+    nanoseconds = int(modified.timestamp()) * 1_000_000_000 + modified.microsecond * 1000
+    # Azure's listings leave out the quotation marks, without which no condition matches.
+    quoted = f'"{e_tag}"' if e_tag and '"' not in e_tag else e_tag
+    return RemoteStatus(meta["size"], nanoseconds, quoted, meta["version"] or "")
+
+
+def stamp_of(status: Status) -> int:
+    """Return a number that changes with a file: its time, or of an object's ETag, which copies share."""
+    if not isinstance(status, RemoteStatus) or not status.e_tag:
+        return status.st_mtime_ns
+    return int.from_bytes(hashlib.blake2b(status.e_tag.encode(), digest_size=8).digest(), "little") >> 1
 
 
 class RemoteReader(io.RawIOBase):

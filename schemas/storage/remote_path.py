@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import errno
 import io
-import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tfshards.schemas.storage.faults import (
-    WAITS,
-    as_os_errors,
-    repeated,
-    too_short,
-    wait_after_cut,
-)
-from tfshards.schemas.storage.listing import RemoteStatus, listed_after, status_of
-from tfshards.schemas.storage.reader import RemoteReader
+from tfshards.schemas.storage.faults import as_os_errors, repeated, too_short
+from tfshards.schemas.storage.reader import RemoteReader, RemoteStatus, status_of
 from tfshards.schemas.storage.stores import store_of
 
 if TYPE_CHECKING:
@@ -28,8 +20,6 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 LISTED_TOGETHER = 1000
-# how obstore reports a key that it cannot name
-_ODD_KEY = "invalid path"
 
 
 @dataclass(frozen=True, order=True)
@@ -120,14 +110,7 @@ class RemotePath:
 
     def is_dir(self) -> bool:
         """Return whether there are objects in this folder, or it is a bucket."""
-        if not self.key:
-            return True
-        try:
-            return repeated(self._holds_objects)
-        except OSError as error:
-            if _ODD_KEY in str(error.strerror):
-                return True
-            raise
+        return not self.key or any(True for _ in self._pages(1))
 
     def is_symlink(self) -> bool:
         """Return False: object stores have no links."""
@@ -135,51 +118,46 @@ class RemotePath:
 
     def iterdir(self) -> Iterator[RemotePath]:
         """Yield the objects and folders in this folder."""
-        found = repeated(self._folder)
-        for key in (*found["common_prefixes"], *(each["path"] for each in found["objects"])):
-            yield self._of(key.rstrip("/"))
+        for found in self._folder():
+            for key in (*found["common_prefixes"], *(each["path"] for each in found["objects"])):
+                yield self._of(key.rstrip("/"))
 
     def files(self) -> Iterator[tuple[RemotePath, RemoteStatus]]:
         """Yield the objects in this folder, without folders below it, with the facts of the listing."""
-        found = repeated(self._folder)
-        for each in found["objects"]:
-            yield self._of(each["path"]), status_of(each)
+        for found in self._folder():
+            for each in found["objects"]:
+                yield self._of(each["path"]), status_of(each)
 
-    def walk(self, odd: list[str] | None = None) -> Iterator[tuple[RemotePath, RemoteStatus]]:
+    def walk(self) -> Iterator[tuple[RemotePath, RemoteStatus]]:
         """Yield every object at any depth, with its status in the listing.
 
-        In S3 ``odd`` receives the keys that no client of several stores can name: with empty parts, such as
-        ``a//b``, with ``.`` or ``..`` as a part, or with control characters. Otherwise they are errors.
+        Keys that no client can name are errors: with empty parts, such as ``a//b``, with ``.`` or ``..`` as a
+        part, or with control characters.
         """
-        last, start, waits = "", time.monotonic(), iter(WAITS)
-        while True:
-            try:
-                with as_os_errors(self):
-                    for some in self.store.list(
-                        self.key or None, offset=last or None, chunk_size=LISTED_TOGETHER
-                    ):
-                        for each in some:
-                            last = each["path"]
-                            yield self._of(last), status_of(each)
-                return
-            except OSError as error:
-                if _ODD_KEY in str(error.strerror):
-                    break
+        for page in self._pages(LISTED_TOGETHER):
+            for each in page:
+                yield self._of(each["path"]), status_of(each)
+
+    def _pages(self, size: int) -> Iterator[Any]:
+        last: str | None = None
+
+        def more() -> Iterator[Any]:
+            nonlocal last
+            with _as_os_errors(self):
                 # what was listed is not listed again
-                wait_after_cut(error, start, waits)
-                start = time.monotonic()
-        if odd is None or self.scheme != "s3":
-            raise OSError(
-                errno.EINVAL,
-                "it holds a key with an empty part, with . or .. as a part, or with a control character; "
-                "rename that object, or remove it",
-                str(self),
-            )
-        for key, status in listed_after(self.bucket, self.key, last):
-            if status is None:
-                odd.append(key)
-            else:
-                yield self._of(key), status
+                for page in self.store.list(self.key or None, offset=last, chunk_size=size):
+                    if page:
+                        last = page[-1]["path"]
+                        yield page
+
+        return repeated(more)
+
+    def _folder(self) -> Iterator[Any]:
+        def listed() -> Iterator[Any]:
+            with _as_os_errors(self):
+                yield self.store.list_with_delimiter(self.key or None)
+
+        return repeated(listed)
 
     def read_bytes(self) -> bytes:
         """Return the content of the object."""
@@ -229,14 +207,6 @@ class RemotePath:
     def rmdir(self) -> None:
         """Do nothing: a folder ends with its objects."""
 
-    def _folder(self) -> Any:  # noqa: ANN401 -- obstore's ListResult, a dict
-        with as_os_errors(self):
-            return self.store.list_with_delimiter(self.key or None)
-
-    def _holds_objects(self) -> bool:
-        with as_os_errors(self):
-            return any(True for found in self.store.list(self.key, chunk_size=1) if found)
-
     def delete(self, keys: list[str]) -> None:
         """Remove objects of the bucket, of which some may be missing."""
         with as_os_errors(self):
@@ -248,6 +218,19 @@ class RemotePath:
                 for key in keys:
                     with suppress(FileNotFoundError):
                         self.store.delete(key)
+
+
+@contextmanager
+def _as_os_errors(folder: RemotePath) -> Iterator[None]:
+    """Raise the errors of a listing, with what to do about a key that obstore cannot name."""
+    try:
+        with as_os_errors(folder):
+            yield
+    except OSError as error:
+        if "invalid path" not in str(error.strerror):
+            raise
+        why = "it holds a key with an empty part, with . or .. as a part, or with a control character"
+        raise OSError(errno.EINVAL, f"{why}; rename that object, or remove it", str(folder)) from None
 
 
 # A path of a local disk or of an object store; ``any_path`` makes it from text.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -36,20 +36,11 @@ _RETRIES = {
     "retry_timeout": timedelta(seconds=60),
     "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=5), "base": 4},
 }
-# Until a store has answered this process, its address may be wrong.
-_FIRST_RETRIES = {
-    "retry_timeout": timedelta(seconds=6),
-    "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=2), "base": 4},
-}
 # The time until the first byte of an answer includes sending the request, which for the parts of an
 # upload, sent at the same time, is longer.
 _CLIENT = {"connect_timeout": "5s", "read_timeout": "15s", "timeout": "1h"}
 _UPLOADS = {**_CLIENT, "read_timeout": "2m"}
-# The credentials of files and roles are asked for again after this time.
-_CREDENTIALS_LAST = timedelta(minutes=15)
 _making = threading.Lock()
-# processes and the schemes of stores that have answered them
-_answered: set[tuple[int, str]] = set()
 # What names the endpoint and the credentials; a program may change them between two datasets.
 _VARIABLES = (
     *_ADDRESSES["s3"],
@@ -69,20 +60,11 @@ def store_of(scheme: str, bucket: str, *, uploads: bool = False) -> ObjectStore:
     # A process that was forked has none of the client's threads.
     with _making:
         _check_addresses(scheme)
-        process = os.getpid()
-        has_answered = (process, scheme) in _answered
-        return _store(scheme, bucket, uploads, has_answered, (process, *map(os.environ.get, _VARIABLES)))
-
-
-def note_answer(path: object) -> None:
-    """Note that the store of a path has answered, so that from now on its failures are waited for."""
-    _answered.add((os.getpid(), str(path).partition(":")[0]))
+        return _store(scheme, bucket, uploads, (os.getpid(), *map(os.environ.get, _VARIABLES)))
 
 
 @cache
-def _store(
-    scheme: str, bucket: str, uploads: bool, has_answered: bool, _environment: tuple[object, ...]
-) -> ObjectStore:
+def _store(scheme: str, bucket: str, uploads: bool, _environment: tuple[object, ...]) -> ObjectStore:
     obstore = require_obstore()
     options: dict[str, Any] = {}
     if scheme == "s3":
@@ -97,7 +79,7 @@ def _store(
         found: ObjectStore = obstore.store.from_url(
             f"{scheme}://{bucket}",
             client_options=(_UPLOADS if uploads else _CLIENT) | ({"allow_http": True} if is_http else {}),
-            retry_config=_RETRIES if has_answered else _RETRIES | _FIRST_RETRIES,
+            retry_config=_RETRIES,
             **options,
         )
     except (obstore.exceptions.BaseError, ValueError) as error:
@@ -120,12 +102,20 @@ def require_obstore() -> Any:  # noqa: ANN401 -- a module
     return obstore
 
 
-def s3_client() -> Any:  # noqa: ANN401 -- boto3 makes its classes when it runs
-    """Return a client of boto3, for what obstore cannot do; it raises the errors of botocore."""
+def abort_uploads(bucket: str, key: str) -> None:
+    """Abort the unfinished uploads of objects in a folder of a bucket of S3, which obstore cannot list."""
     import boto3
+    import botocore.exceptions
 
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    return boto3.client("s3", endpoint_url=endpoint or os.environ.get("AWS_ENDPOINT"))
+    endpoint = next(filter(None, map(os.environ.get, _ADDRESSES["s3"])), None)
+    try:
+        client = boto3.client("s3", endpoint_url=endpoint)
+        pages = client.get_paginator("list_multipart_uploads")
+        for page in pages.paginate(Bucket=bucket, Prefix=f"{key}/" if key else ""):
+            for each in page.get("Uploads", ()):
+                client.abort_multipart_upload(Bucket=bucket, Key=each["Key"], UploadId=each["UploadId"])
+    except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError) as error:
+        raise OSError(None, f"cannot be listed: {error}", f"s3://{bucket}/{key}".rstrip("/")) from None
 
 
 def _s3_options() -> dict[str, Any]:
@@ -139,29 +129,16 @@ def _s3_options() -> dict[str, Any]:
     try:
         import boto3
         import botocore.exceptions
+        from obstore.auth.boto3 import Boto3CredentialProvider
     except ImportError:
         return {}
     try:
         session = boto3.Session()
-        credentials = session.get_credentials()
+        if session.get_credentials() is None:
+            raise InputError("s3-no-credentials")
+        return {"credential_provider": Boto3CredentialProvider(session, ttl=timedelta(minutes=15))}
     except botocore.exceptions.BotoCoreError as error:
         raise InputError("s3-configuration", error=error) from None
-    if credentials is None:
-        raise InputError("s3-no-credentials")
-
-    def provide() -> dict[str, object]:
-        frozen = credentials.get_frozen_credentials()
-        return {
-            "access_key_id": frozen.access_key,
-            "secret_access_key": frozen.secret_key,
-            "token": frozen.token,
-            "expires_at": datetime.now(timezone.utc) + _CREDENTIALS_LAST,
-        }
-
-    options: dict[str, Any] = {"credential_provider": provide}
-    if session.region_name:
-        options["region"] = session.region_name
-    return options
 
 
 def _check_addresses(scheme: str) -> None:

@@ -11,9 +11,9 @@ import stat
 from contextlib import suppress
 from typing import BinaryIO, NamedTuple
 
-from tfshards.schemas.compression import CODECS
+from tfshards.schemas.compression import MAX_RATIO, unpacked
 from tfshards.schemas.storage.faults import too_short
-from tfshards.schemas.storage.listing import Status
+from tfshards.schemas.storage.reader import Status
 from tfshards.schemas.storage.remote_path import AnyPath, RemotePath
 
 _PART_BYTES = 1 << 26
@@ -33,18 +33,12 @@ class Limit(NamedTuple):
             raise OSError(None, fault, str(path))
 
 
-# The limits of docs/reference.md. These files grow with the numbers of shards, classes and options ...
-MANIFEST = Limit("a manifest", 1 << 28)
-METADATA = Limit("a file of metadata", 1 << 28)
+# The limits of docs/reference.md: of what grows with the numbers of shards, classes and options ...
+METADATA = Limit("a manifest or a file of metadata", 1 << 28)
 # The parser of YAML reads about 100 KB per second.
 OPTIONS = Limit("a file of options", 1 << 20)
-# ... and these with the number of examples.
-INDEX = Limit("an index", 1 << 32)
-LABELS = Limit("a file of labels", 1 << 32)
-REJECTS = Limit("a list of rejects", 1 << 32)
-KEYS = Limit("a list of keys", 1 << 32)
-ANNOTATIONS = Limit("a file of annotations", 1 << 32)
-RECORD = Limit("a file of an unfinished build or export", 1 << 32)
+# ... and of what grows with the number of examples, or is of an unfinished build.
+LISTS = Limit("a list of examples", 1 << 32)
 
 
 def open_regular(path: AnyPath | str | bytes, buffering: int = -1) -> BinaryIO:
@@ -117,8 +111,7 @@ def open_unpacked(path: AnyPath, compression: str, buffering: int = -1) -> tuple
     num_bytes = size_of(file)
     if compression == "none":
         return file, num_bytes
-    codec = CODECS[compression]
-    return codec.unpack(file), num_bytes * codec.max_ratio
+    return unpacked(file), num_bytes * MAX_RATIO
 
 
 def size_of(file: BinaryIO) -> int:

@@ -20,9 +20,9 @@ from tfshards.schemas.digests import NUM_LAST_BYTES
 from tfshards.schemas.errors import InputError
 from tfshards.schemas.storage.any_path import is_remote
 from tfshards.schemas.storage.faults import ChangedError, as_os_errors
-from tfshards.schemas.storage.listing import RemoteStatus, abort_uploads
-from tfshards.schemas.storage.reader import in_flight
+from tfshards.schemas.storage.reader import RemoteStatus, in_flight
 from tfshards.schemas.storage.remote_path import LISTED_TOGETHER, AnyPath, RemotePath
+from tfshards.schemas.storage.stores import abort_uploads
 from tfshards.schemas.storage.untrusted import open_regular, read_gradually, read_range, size_of
 from tfshards.schemas.storage.writing import new_file, unfinished_path
 
@@ -200,11 +200,6 @@ def require_space(folder: AnyPath, num_bytes: int, what: str) -> None:
 # Many files
 
 
-def waits_for_network(folder: AnyPath) -> bool:
-    """Return whether writing a file takes round trips, in which other threads can work."""
-    return isinstance(folder, RemotePath)
-
-
 def each(folder: AnyPath, call: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
     """Return the result of a call for each item; to a store, many requests are made at the same time."""
     return [*(map(call, items) if isinstance(folder, Path) else in_flight(call, items))]
@@ -309,11 +304,6 @@ def unchanged(folder: AnyPath) -> Callable[[Mapping[str, str], Mapping[str, str]
 
 
 # Folders
-
-
-def names_files_at_end(folder: AnyPath) -> bool:
-    """Return whether files are written under other names and renamed, as on disks."""
-    return isinstance(folder, Path)
 
 
 def missing_folders(folder: AnyPath) -> list[Path]:

@@ -8,8 +8,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-import google_crc32c
-
 from tfshards.schemas.storage.faults import as_os_errors
 from tfshards.schemas.storage.remote_path import AnyPath, RemotePath
 from tfshards.schemas.storage.stores import require_obstore, store_of
@@ -77,7 +75,6 @@ class _LocalSink:
 class _Upload:
     def __init__(self, path: RemotePath) -> None:
         self._path = path
-        self._num_bytes = self._crc = 0
         with as_os_errors(path):
             self._file = require_obstore().open_writer(
                 store_of(path.scheme, path.bucket, uploads=True),
@@ -87,33 +84,15 @@ class _Upload:
             )
 
     def write(self, data: bytes) -> None:
-        self._crc = google_crc32c.extend(self._crc, data)
         with as_os_errors(self._path):
-            self._num_bytes += self._file.write(data)
+            self._file.write(data)
 
     def finish(self) -> None:
-        try:
-            with as_os_errors(self._path):
-                self._file.close()
-        except OSError:
-            # The answer to the last request may be lost, and a second one finds no upload.
-            with suppress(OSError):
-                if self._is_stored():
-                    return
-            raise
+        with as_os_errors(self._path):
+            self._file.close()
 
     def abandon(self) -> None:
         # an error makes obstore remove the parts
         error = InterruptedError()
         with suppress(OSError), as_os_errors(self._path):
             self._file.__exit__(InterruptedError, error, None)
-
-    def _is_stored(self) -> bool:
-        """Return whether the object has the content that was written, and is not an older one."""
-        if self._path.stat().st_size != self._num_bytes:
-            return False
-        crc = 0
-        with self._path.open() as file:
-            while some := file.read(_PART):
-                crc = google_crc32c.extend(crc, some)
-        return crc == self._crc

@@ -235,7 +235,7 @@ def test_an_index_has_a_limit_whatever_the_manifest_lists(folder):
     replaced(folder / "data" / companion(shard.path, "idx"), "hole")
     index, problems = read_index(folder / "data", shard)
     assert index is None
-    assert f"has {HOLE} bytes; an index has at most " in str(problems[0])
+    assert f"has {HOLE} bytes; it has at most " in str(problems[0])
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device"])

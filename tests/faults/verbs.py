@@ -222,7 +222,8 @@ FAULTS = [
         "a reshard in place forgets the rejects",
         "prep/deriving/derive.py",
         "with_lists(manifest, self.rejects, self.removed)",
-        'with_lists(manifest, self.rejects if self.outline.made.source != "reshard" else (), self.removed)',
+        'with_lists(manifest, () if self.outline.options["source"] == "reshard" '
+        "else self.rejects, self.removed)",
         VERBS,
     ),
 ]

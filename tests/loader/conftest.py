@@ -116,7 +116,7 @@ def shards_of(path: Path) -> list[Path]:
 
 def frames_of(shard: Path) -> RecordIndex:
     """Return where the records of a shard are according to its index."""
-    return parse_index((shard.parent / index_path(shard.name)).read_text(), "index")
+    return parse_index((shard.parent / index_path(shard.name)).read_bytes(), "index")
 
 
 def flip_bit(path: Path, offset: int) -> None:

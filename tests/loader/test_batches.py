@@ -114,8 +114,6 @@ def test_an_iteration_that_is_not_finished_leaves_no_threads(scenes):
 
 
 def test_options_that_only_load_has_are_refused(scenes):
-    with raises(OptionsError, "batches-without", name="memory_budget"):
-        batches(scenes, batch_size=4, memory_budget="1GiB")
     with raises(OptionsError, "cache-has-bound", cache="disk:/near, 1GiB"):
         batches(scenes, batch_size=4, cache="disk:/near, 1GiB")
 

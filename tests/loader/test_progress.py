@@ -79,8 +79,8 @@ def bytes_read():
 
 def test_a_load_that_fails_leaves_the_progress_as_it_was(numbered):
     progress = Progress()
-    with raises(OptionsError, "budget-too-small"):
-        loader.load(numbered(SIZES), batch_size=8, start=progress, memory_budget="1MiB")
+    with raises(OptionsError, "lanes-batch"):
+        loader.load(numbered(SIZES), batch_size=8, start=progress, shuffle=Shuffle(lanes=3))
     with raises(OptionsError, "progress-unstarted"):
         _ = progress.steps_per_epoch
     loader.load(numbered(SIZES), batch_size=4, start=progress)

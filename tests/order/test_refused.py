@@ -113,6 +113,7 @@ def test_datasets_that_differ_are_not_mixed(data, tmp_path):
             batches(Mix({data.path: 1, tmp_path / name: 1}), batch_size=2)
     with pytest.raises(OptionsError, match="classes= cannot be combined with a Mix"):
         batches(Mix({data.path: 1}), batch_size=2, classes=["ant"])
+
     with pytest.raises(OptionsError, match="'balanced' counts classes"):
         batches(data.path, batch_size=2, classes={"ant": 1}, sample_weights="balanced")
     with pytest.raises(OptionsError, match=r"Position\.order lacks build_id, "):
@@ -120,7 +121,7 @@ def test_datasets_that_differ_are_not_mixed(data, tmp_path):
     with raises(OptionsError, "classes-no-label"):
         batches(tmp_path / "bare", batch_size=1, classes=["ant"])
     for options in ({"classes": ["ant"]}, {"shuffle": Shuffle(how="full")}):
-        with raises(OptionsError, "compressed-random"):
+        with raises(InputError, "records-compressed"):
             load(tmp_path / "gzip", batch_size=1, **options)
 
 

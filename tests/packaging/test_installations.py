@@ -62,7 +62,13 @@ def test_prep_builds_and_verifies_a_dataset_on_each_python(wheel, tmp_path, pyth
 def test_without_an_extra_datasets_are_read_and_verbs_name_what_they_need(wheel, dataset, tmp_path, python):
     programs = new_environment(tmp_path / "env", python, "", wheel)
     listed = run([UV, "pip", "freeze", "-q", "--python", programs / "python"])
-    assert set(re.findall(r"^[\w-]+", listed, re.M)) == {"google-crc32c", "numpy", "tfshards", "tqdm"}
+    assert set(re.findall(r"^[\w-]+", listed, re.M)) == {
+        "google-crc32c",
+        "numpy",
+        "protobuf",
+        "tfshards",
+        "tqdm",
+    }
     for command in ([programs / "tfshards"], [programs / "python", "-m", "tfshards"]):
         assert "entries: 12 = 12 accepted" in run([*command, "info", "data"], dataset)
     command = programs / "tfshards"

@@ -119,7 +119,7 @@ def test_the_loader_gives_of_arrays_what_it_gives_of_equal_pngs(name, dtype, bui
 def test_gray_is_repeated_for_color_and_budgets_know_the_pixels(build):
     out = build({"x": pixels((12, 9)), "y": np.arange(7)})
     image = loader.Image(size=(6, 6), channels=3)
-    (batch,) = loader.load(out, "train", batch_size=7, image=image, memory_budget="64MiB", shuffle=None)
+    (batch,) = loader.load(out, "train", batch_size=7, image=image, shuffle=None)
     gray = next(iter(loader.load(out, "train", batch_size=7, image=loader.Image(size=(6, 6)), shuffle=None)))
     np.testing.assert_array_equal(batch["x"], np.repeat(gray["x"], 3, axis=3))
     with raises(OptionsError, "image-array-channels", name="x", channels=4, stored=1):

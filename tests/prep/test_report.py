@@ -178,7 +178,7 @@ def test_damaged_files_are_listed_and_the_others_are_shown(damaged, tmp_path):
     page = parsed(tmp_path / "page.html")
     text = page.section("summary").text
     assert "fails" in text
-    assert f"{companion(first.path, 'idx')}: has 1 records of 20 bytes" in text
+    assert f"{companion(first.path, 'idx')}: its bytes have changed" in text
     assert f"{others[0].path}: cannot be read: No such file" in text
     assert "the audit ended early" in page.section("audit").text
     assert page.all("img")

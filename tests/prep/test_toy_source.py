@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from tests.surface.command import main
+from tfshards.prep.option import option
 from tfshards.prep.sources.base import Accepted, Listing, Outcome
 from tfshards.prep.sources.kinds import KINDS, Kind
 from tfshards.schemas import Feature, OptionsError, Schema, read_manifest
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.option import option
 
 
 @dataclass(frozen=True)

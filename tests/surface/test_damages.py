@@ -290,31 +290,26 @@ def test_a_damaged_record_is_named_by_each_verb_that_reads_it(kind, name, copy, 
         assert files.shard in ended.err
 
 
-# Lines of an index, of which the manifest knows, and the number of the wrong one.
+# Texts of an index whose digest the manifest states; of None, one offset of the right index is wrong.
 INDEXES = [
-    ("0 16\n16 20", 2),
-    ("0 16\n\n16 16\n", 2),
-    ("0 16 16\n", 1),
-    ("0 16\r\n", 1),
-    # Arabic digits
-    ("0 \u0661\u0666\n", 0),
-    # 19 digits could overflow
-    (f"0 {10**18}\n", 1),
-    ("0 16\n15 16\n", 2),
-    ("0 16\n16 15\n", 2),
+    None,
+    *("0 16\n16 20", "0 16\n\n16 16\n", "0 16 16\n", "0 16\r\n", "0 16\n15 16\n", "0 16\n16 15\n", ""),
+    # Arabic digits, and more than int64 has
+    *("0 \u0661\u0666\n", f"0 {10**18}\n", f"0 {10**30}\n"),
     # sums that overflow
-    (f"0 {10**18 - 1}\n{10**18 - 1} {10**18 - 1}\n{2 * 10**18 - 2} 16\n", 3),
-    ("", -1),
+    f"0 {10**18 - 1}\n{10**18 - 1} {10**18 - 1}\n{2 * 10**18 - 2} 16\n",
 ]
 
 
-@pytest.mark.parametrize(("text", "line"), INDEXES)
-def test_a_hostile_index_is_refused_whatever_the_manifest_states(text, line, copy):
+@pytest.mark.parametrize("text", INDEXES)
+def test_a_hostile_index_is_refused_whatever_the_manifest_states(text, copy):
     files = copy("none")
+    if text is None:
+        first, second, *others = (files.root / files.idx).read_text().splitlines(keepends=True)
+        text = "".join([first, f"{int(second.split()[0]) + 1} {second.split()[1]}\n", *others])
     restated(put("idx", text.encode()), "idx")(files)
     (problem,) = prep.verify(files.root).problems
     assert problem.place == files.idx
-    assert line < 1 or f"line {line}:" in problem.message
     assert problem.message.isprintable()
     assert len(problem.message) < 200
     with pytest.raises(FormatError, match=Path(files.shard).name):

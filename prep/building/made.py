@@ -6,7 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import cast
 
+from tfshards.schemas import Manifest
 from tfshards.schemas.json_reader import Json
+
+
+def made_of(manifest: Manifest) -> Made:
+    """Return how a dataset was made."""
+    return Made(manifest.options)
 
 
 @dataclass(frozen=True)
@@ -24,16 +30,6 @@ class Made:
         """The kind of source of the build, or the verb that made the dataset from others, or ``adopt``."""
         source = self.options.get("source")
         return source if isinstance(source, str) else None
-
-    @property
-    def seed(self) -> int:
-        """The random seed of a build."""
-        return cast("int", self.options["seed"])
-
-    @property
-    def shards(self) -> dict[str, int]:
-        """The number of shards of each split of a build."""
-        return dict(cast("Mapping[str, int]", self.options["shards"]))
 
     @property
     def ratios(self) -> Mapping[str, str]:
@@ -63,12 +59,10 @@ class Made:
     @property
     def origins(self) -> list[Made]:
         """The datasets that this one was made from."""
-        held = [self.options.get("origin"), *cast("list[Json]", self.options.get("of", []))]
-        return [
-            Made(cast("Mapping[str, Json]", each["options"]), cast("str", each.get("split", "")))
-            for each in held
-            if isinstance(each, dict)
-        ]
+        several = self.options.get("of")
+        held = [self.options.get("origin"), *(several if isinstance(several, list) else ())]
+        found = [(each.get("options"), each.get("split", "")) for each in held if isinstance(each, dict)]
+        return [Made(options, str(split)) for options, split in found if isinstance(options, dict)]
 
     def has(self, option: str) -> bool:
         """Return whether an option, such as ``relabeled``, is recorded of this dataset or of an origin."""

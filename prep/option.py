@@ -1,33 +1,13 @@
-"""Options as fields of dataclasses, from which flags and manifests derive; checks of arguments."""
+"""Options as fields of dataclasses, from which flags and manifests derive."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, ClassVar, Literal, Protocol, TypeVar, cast
 
 from tfshards.schemas.errors import OptionsError
 from tfshards.schemas.json_reader import Json
-
-
-def check_path(name: str, value: object) -> None:
-    """Raise OptionsError unless the argument ``name`` is a path."""
-    if not isinstance(value, (str, bytes, os.PathLike)):
-        raise OptionsError("not-a-path", name=name, found=value)
-
-
-def check_strings(name: str, value: object) -> None:
-    """Raise OptionsError unless the argument ``name`` is a list or a tuple of strings."""
-    if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
-        raise OptionsError("not-strings", name=name, found=value)
-
-
-def check_instance(name: str, value: object, kind: type) -> None:
-    """Raise OptionsError unless the argument ``name`` is an instance of a class."""
-    if not isinstance(value, kind):
-        raise OptionsError("wrong-type", name=name, found=value, kind=kind.__name__)
-
 
 T = TypeVar("T")
 

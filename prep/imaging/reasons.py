@@ -1,8 +1,10 @@
-"""The reasons for which inputs are rejected: one table, which the documentation repeats."""
+"""Why inputs are rejected, and what conversions of accepted ones lose: two tables."""
 
 from __future__ import annotations
 
+import re
 from enum import Enum
+from typing import NamedTuple
 
 
 class Reason(str, Enum):
@@ -61,3 +63,53 @@ class Reason(str, Enum):
     )
     MISSING = "missing", "a table names a file that does not exist, or an image has no mask"
     DUPLICATE = "duplicate", "`--duplicates drop`; not counted against the limit"
+
+
+class Loss(NamedTuple):
+    """A conversion that loses something, how to keep that, and what a build warns about, if anything."""
+
+    conversion: str
+    remedy: str
+    done: str | None = None
+
+
+LOSSES = (
+    Loss(
+        "16 bits to 8",
+        "depth=16 keeps their values",
+        "with more than 8 bits per sample: reduced to the upper 8, so that 4095 of 16 bits becomes 15",
+    ),
+    Loss(
+        "16 bits of color to 8",
+        "'tfshards build arrays' stores arrays of them as they are",
+        "with more than 8 bits per sample in color: reduced to 8",
+    ),
+    Loss(
+        "32 bits to 8",
+        "depth=16 keeps values up to 65535",
+        "with 32 bits per sample: reduced to 8, by dividing values up to 65535 by 256",
+    ),
+    Loss(
+        "float to 8 bits",
+        "'tfshards build arrays' stores arrays of them as they are",
+        "of floating point numbers: reduced to 8 bits",
+    ),
+    Loss(
+        "alpha over white",
+        "alpha='keep' and channels=4 store it",
+        "with transparency: drawn over white",
+    ),
+    Loss("first frame", "no option stores the others: extract them before the build"),
+    Loss(
+        "color profile ignored",
+        "no option applies it: convert images that are not sRGB before the build",
+    ),
+)
+
+
+def remedies() -> dict[str, str]:
+    """Return the remedy of each lossy conversion, with the flags of the command line."""
+    return {loss.conversion: _PARAMETER.sub(r"--\1 \3", loss.remedy) for loss in LOSSES}
+
+
+_PARAMETER = re.compile(r"\b([a-z]+)=('?)(\w+)\2")
