@@ -465,7 +465,11 @@ def test_lists_that_are_too_short_for_boxes_or_pairs_are_errors(write_dataset, t
 REPORTED = {
     "boxes in pixels": ("xywh", Image((10, 10)), r"boxes=loader\.Boxes\('objects/bbox', along="),
     "boxes of a flip": ("xywh", Image((20, 30), flip="horizontal"), r"boxes=loader\.Boxes\("),
-    "fractions": ("cxcywh-normalized", Image((9, 9), "center"), r"boxes=loader\.Boxes\('objects/bbox', along="),
+    "fractions": (
+        "cxcywh-normalized",
+        Image((9, 9), "center"),
+        r"boxes=loader\.Boxes\('objects/bbox', along=",
+    ),
     "keypoints": (None, Image((10, 10)), r"keypoints=loader\.Keypoints\('points'\)"),
 }
 

@@ -77,9 +77,15 @@ VALUES = [
     (lambda: Mix({"a": -1}), fault("option-invalid", name="Mix.weights['a']")),
     (lambda: Position.from_json([0, 3]), fault("option-invalid", name="position")),
     (lambda: Position.from_json({"epoch": 1}), fault("option-invalid", name="position")),
-    (lambda: Position.from_json({"epoch": 1, "step": 2, "stop": 3}), fault("option-invalid", name="position")),
+    (
+        lambda: Position.from_json({"epoch": 1, "step": 2, "stop": 3}),
+        fault("option-invalid", name="position"),
+    ),
     (lambda: Position.from_json({"epoch": 1, "step": -2}), fault("option-invalid", name="Position.step")),
-    (lambda: Position.from_json({"epoch": 1, "step": 2, "order": "runs"}), fault("option-invalid", name="position")),
+    (
+        lambda: Position.from_json({"epoch": 1, "step": 2, "order": "runs"}),
+        fault("option-invalid", name="position"),
+    ),
 ]
 
 
