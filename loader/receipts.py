@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -68,17 +68,12 @@ def which(
     have padding instead of them.
 
     Args:
-        path: as for ``load``, like the options that are not described here.
-        split: its name; may be left out if there is only one.
+        path: as for ``load``, like all parameters that are not described here.
         batch_size: the number of examples in each batch of each worker.
         step: a step, or a ``range`` of steps: of the epoch ``epoch``, or, without it, of the whole run, which
             continues with each epoch where the previous one ended. The first step of the run is 0, also if
             it was resumed later.
         epoch: the epoch, from 0.
-        take: as for ``load``.
-        classes: as for ``load``.
-        shuffle: as for ``load``.
-        remainder: as for ``load``.
         start: a position of the run, which knows its lanes and runs.
         workers: the number of workers at these steps.
         keys: whether to read the keys, from the files of keys of the shards of these steps.
@@ -92,21 +87,7 @@ def which(
         InputError: there is no dataset in ``path``, or no such split in it.
         FormatError: the manifest breaks the format, or a file of keys is damaged.
     """
-    check_least("workers", workers, 1)
-    source, order = _opened(
-        LoadOptions(
-            path,
-            split,
-            batch_size=batch_size,
-            take=take,
-            classes=classes,
-            shuffle=shuffle,
-            remainder=remainder,
-            start=start,
-            epochs=None,
-            worker=Worker(0, workers),
-        )
-    )
+    source, order = _opened(locals())
     num_steps = order.plan.assignment.num_steps
     steps = range(int(step), int(step) + 1) if is_integer(step) else step
     end = num_steps if epoch is not None or not num_steps else 2**62
@@ -146,16 +127,11 @@ def when(
     looked for: with ``on_damage="skip"``, batches have padding instead of them.
 
     Args:
-        path: as for ``load``, like the options that are not described here.
-        split: its name; may be left out if there is only one.
+        path: as for ``load``, like all parameters that are not described here.
         examples: keys, or numbers in stored order. For keys, the files of keys of the split are read once;
             numbers need no reading.
         batch_size: the number of examples in each batch of each worker.
         epochs: the epoch to stop before, as for ``load``, or a ``range`` of epochs, such as ``range(7, 8)``.
-        take: as for ``load``.
-        classes: as for ``load``.
-        shuffle: as for ``load``.
-        remainder: as for ``load``.
         start: a position of the run, which knows its lanes and runs.
         workers: the number of workers in these epochs.
 
@@ -174,20 +150,7 @@ def when(
     chosen = range(int(epochs)) if is_integer(epochs) else epochs
     if not isinstance(chosen, range) or not chosen or min(chosen) < 0:
         raise invalid("epochs", epochs, "a number of epochs of at least 1, or a range of epochs from 0")
-    source, order = _opened(
-        LoadOptions(
-            path,
-            split,
-            batch_size=batch_size,
-            take=take,
-            classes=classes,
-            shuffle=shuffle,
-            remainder=remainder,
-            start=start,
-            epochs=None,
-            worker=Worker(0, workers),
-        )
-    )
+    source, order = _opened(locals())
     asked = _numbers(source, examples)
     # padding is -2, and never asked for
     is_asked = np.zeros(source.split.num_examples + 2, np.bool_)
@@ -204,8 +167,18 @@ def when(
     return [each._replace(key=asked[each.number]) for each in found]
 
 
-def _opened(options: LoadOptions) -> tuple[OpenSplit, Steps]:
-    """Return the split, and the steps of all workers: those of one, whose batches hold theirs one by one."""
+_OF_ORDER = ("path", "split", "batch_size", "take", "classes", "shuffle", "remainder", "start")
+
+
+def _opened(given: Mapping[str, Any]) -> tuple[OpenSplit, Steps]:
+    """Return the split, and the steps of all workers: those of one, whose batches hold theirs one by one.
+
+    Args:
+        given: the parameters of ``which`` or ``when``.
+    """
+    check_least("workers", given["workers"], 1)
+    worker, order = Worker(0, given["workers"]), {name: given[name] for name in _OF_ORDER}
+    options = LoadOptions(**order, epochs=None, worker=worker)
     source = open_source(options)
     plan = make_plan(options, source)
     assignment = replace(plan.assignment, batch_size=plan.assignment.global_batch_size, worker=Worker())

@@ -127,15 +127,7 @@ def bench(
     Local files are read from the page cache; of a large split the first 512 MiB are read again and again.
 
     Args:
-        path: as for ``load``, like the parameters that are not described here.
-        split: its name; may be left out if there is only one.
-        batch_size: the number of examples in each batch.
-        select: as for ``load``.
-        image: as for ``load``; without it, images stay encoded.
-        map_fn: as for ``load``.
-        shuffle: as for ``load``.
-        cache: as for ``load``.
-        seconds: time to measure each stage; there are up to four.
+        seconds: time to measure each stage; there are up to four. All others are those of ``load``.
 
     Returns:
         Examples per second up to each stage. Printed, it is the table of ``tfshards bench``.
