@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.loader.reading.frames import REMEDY, Frames, Place
+from tfshards.loader.reading.frames import REMEDY, Frames, Place, intervals_of
 from tfshards.loader.reading.source import OpenSplit
 from tfshards.schemas import FormatError, InputError, Problem, Shard
 from tfshards.schemas.columns import Octets
@@ -240,7 +240,8 @@ class FirstRecords:
     def has(self, numbers: Ints) -> npt.NDArray[np.bool_]:
         """Return which records are in the cache, with headers that state their lengths: a bool vector."""
         found: npt.NDArray[np.bool_] = self._is_kept[numbers] > 0
-        found[found] = self.frames.states_lengths(numbers[found])
+        firsts, counts, _, _ = intervals_of(numbers[np.newaxis, found], self.frames.ends)
+        found[np.isin(numbers, self.frames.lies(firsts, counts))] = False
         return found
 
     def keep(self, numbers: Ints, place: Place, data: Octets, starts: Ints) -> None:

@@ -14,7 +14,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from copy import copy
 from pathlib import Path
 from typing import NamedTuple
@@ -55,7 +54,7 @@ _MOST_REQUEST_BYTES = 8 << 20
 _NUM_THREADS = 16
 # The length in a header.
 _LENGTH = np.dtype("<u8")
-_SCANNED_BYTES = 1 << 20
+_SCANNED_BYTES = 256 << 10
 
 
 class Place(NamedTuple):
@@ -103,6 +102,8 @@ class Frames:
         # For each shard the offsets of its records, and its end; not used before the index is read.
         self._offsets = np.empty(int(self.sizes.sum()) + len(shards), np.int64)
         self._is_known = np.zeros(len(shards), np.bool_)
+        # Records whose headers were found to state the right length.
+        self._is_true = np.zeros(int(self.sizes.sum()), np.bool_)
         self._files: OrderedDict[int, _File] = OrderedDict()
         self._lock = threading.Lock()
         for shard, index in enumerate(indexes):
@@ -114,6 +115,7 @@ class Frames:
         other = copy(self)
         other.paths, other.is_local, other._versions = paths, True, ()
         other._files, other._lock = OrderedDict(), threading.Lock()
+        other._is_true = np.zeros(len(self), np.bool_)
         return other
 
     def __len__(self) -> int:
@@ -179,28 +181,53 @@ class Frames:
 
         return np.array([can(number) for number in numbers.tolist()], np.bool_)
 
-    def states_lengths(self, numbers: Ints) -> npt.NDArray[np.bool_]:
-        """Return which headers of local records state the length that the index has.
+    def lies(self, firsts: Ints, counts: Ints) -> Ints:
+        """Return the numbers of local records whose headers state another length than the index has.
 
-        A reader that believes a header is told of no other record. Files that cannot be read state nothing.
+        A reader that believes a header must not be told of them. A file that cannot be read states nothing.
+        Each header is compared once: one that is damaged later does not have the checksum of its length.
+
+        Args:
+            firsts: the first numbers of intervals of neighbors in one shard, an int64 vector.
+            counts: the numbers of their records.
         """
-        shards, offsets, lengths = self.places(numbers)
-        stated = np.full(len(numbers), -1, np.int64)
-        is_short = bool(len(numbers)) and int(lengths.sum()) <= _LOCAL_GAP * len(numbers)
-        # of short records all bytes are read, which stay in the processor's cache
-        cuts = np.flatnonzero(np.diff(np.cumsum(lengths) // _SCANNED_BYTES)) + 1
-        for rows in np.split(np.arange(len(numbers)), cuts if is_short else cuts[:0]):
-            with suppress(FormatError, OSError, ValueError):
-                if is_short:
-                    data, starts = self.fetch(shards[rows], offsets[rows], lengths[rows])
-                    stated[rows] = _windows(data, _LENGTH.itemsize)[starts].view(_LENGTH)
-                else:
-                    files = {shard: self._file(shard) for shard in _distinct(shards)}
-                    places = zip(shards.tolist(), offsets.tolist(), strict=True)
-                    read = [os.pread(files[shard].descriptor, 8, offset) for shard, offset in places]
-                    stated[rows] = np.frombuffer(b"".join(read), _LENGTH)
-        right: npt.NDArray[np.bool_] = stated == lengths - FRAME_OVERHEAD
-        return right
+        found = [np.zeros(0, np.int64)]
+        shards = np.searchsorted(self.ends, firsts, side="right")
+        self._know(shards)
+        for first, count, shard in zip(firsts.tolist(), counts.tolist(), shards.tolist(), strict=True):
+            if self._is_true[first : first + count].all():
+                continue
+            edges = self._offsets[first + shard : first + shard + count + 1]
+            stated = self._stated(shard, edges)
+            wrong = stated != np.diff(edges) - FRAME_OVERHEAD
+            self._is_true[first : first + count] = ~wrong
+            if wrong.any():
+                found.append(first + np.flatnonzero(wrong))
+        return np.concatenate(found)
+
+    def _stated(self, shard: int, edges: Ints) -> Ints:
+        """Return the lengths in the headers of neighbors between these offsets; -1 for what cannot be read."""
+        count, start, end = len(edges) - 1, int(edges[0]), int(edges[-1])
+        stated = np.full(count, -1, np.int64)
+        try:
+            file = self._file(shard).descriptor
+            if end - start > _LOCAL_GAP * count:
+                read = b"".join([os.pread(file, _LENGTH.itemsize, offset) for offset in edges[:-1].tolist()])
+                stated[:] = np.frombuffer(read, _LENGTH)
+                return stated
+            # of short records all bytes are read, a part at a time, which stays in the processor's cache
+            for first in range(0, count, step := max(1, _SCANNED_BYTES * count // (end - start))):
+                last = min(first + step, count)
+                data = np.frombuffer(
+                    os.pread(file, int(edges[last] - edges[first]), int(edges[first])), np.uint8
+                )
+                stated[first:last] = _windows(data, _LENGTH.itemsize)[edges[first:last] - edges[first]].view(
+                    _LENGTH
+                )
+        except (FormatError, OSError, ValueError, IndexError):
+            # of another length, or gone
+            pass
+        return stated
 
     def fetch(
         self, shards: Ints, offsets: Ints, lengths: Ints, gap: int | None = None

@@ -121,7 +121,7 @@ def make_batches(feed: Feed, content: Content) -> tf.data.Dataset:
     assignment = feed.plan.assignment
 
     def parse(begin: tf.Tensor, end: tf.Tensor, records: tf.Tensor) -> Values:
-        return _parse(content, feed, begin, end, completed(feed, begin, end, records))
+        return _parse(content, feed, *completed(feed, begin, end, records))
 
     parsed = mapped(read_groups(feed), parse, PARSED_AHEAD)
     if feed.group > 1 or content.by_example:

@@ -41,6 +41,7 @@ MAP_SEED = "map seed"
 _MOST_READERS = 16
 # Runs of each lane, and bytes by steps, that are planned together.
 _RUNS = 4
+_FIRST_RECORDS, _FIRST_BYTES = 4096, 32 << 20
 _STREAM_BYTES = 8 << 20
 # Larger records are read by TensorFlow one by one; smaller ones, if no neighbors are read, by ``Frames``.
 _SMALL_BYTES = 16 << 10
@@ -134,10 +135,12 @@ class Feed:
         steps = steps + epoch * self.plan.assignment.num_steps
         if self._windows is not None:
             return Chunk(steps, *self._windows.chunk(int(reader), numbers))
-        real = np.flatnonzero(numbers.reshape(-1) >= 0)
-        lies = real[~self.frames.states_lengths(numbers.reshape(-1)[real])]
-        numbers.reshape(-1)[lies] = UNREADABLE
         firsts, counts, lanes, _ = intervals_of(numbers, self.frames.ends)
+        is_real = firsts >= 0
+        lies = self.frames.lies(firsts[is_real], counts[is_real])
+        if len(lies):
+            numbers[np.isin(numbers, lies)] = UNREADABLE
+            firsts, counts, lanes, _ = intervals_of(numbers, self.frames.ends)
         shards, offsets, _ = self.frames.places(np.maximum(firsts, 0))
         # the file after the last one is empty
         files = np.where(firsts < 0, len(self._paths) - 1, shards)
@@ -192,16 +195,18 @@ class Feed:
     def _bounds(self) -> Ints:
         """The steps of an epoch at which chunks begin, and the end.
 
-        The first chunk is one group, so that the first batch does not wait, and each is twice as long as the
-        one before it, up to a limit.
+        The first chunk is short, so that the first batch does not wait for the plan of many. Each is longer
+        than the one before it, up to a limit: much longer if only a plan is made, since each opens files anew.
         """
-        num_steps, bounds, length = self.plan.assignment.num_steps, [0], self.group
-        while length < self._chunk and bounds[-1] + length < num_steps:
-            bounds.append(bounds[-1] + length)
-            length = min(2 * length, self._chunk)
-        return np.array(
-            [*bounds, *range(bounds[-1] + self._chunk, num_steps, self._chunk), num_steps], np.int64
-        )
+        num_steps, bounds = self.plan.assignment.num_steps, [0]
+        length, factor = self.group, 2
+        if self._windows is None:
+            size = max(_FIRST_RECORDS, _FIRST_BYTES / self.plan.record_bytes) / self.plan.assignment.batch_size
+            length, factor = max(self.group, int(size / self.group) * self.group), 1 << 20
+        while bounds[-1] + length < num_steps:
+            bounds.append(bounds[-1] + min(length, self._chunk))
+            length = min(factor * length, self._chunk)
+        return np.array([*bounds, num_steps], np.int64)
 
     @property
     def _chunks(self) -> int:

@@ -24,9 +24,10 @@ def read_groups(feed: Feed) -> tf.data.Dataset:
     """Return the records of the run, a group of steps at a time.
 
     Returns:
-        ``(begin, end, records)``: the steps ``[begin, end)``, counted from that of epoch 0, scalar int64; and
-        the records of their rows, step by step, shape ``(steps * batch_size,)`` string; ``MISSING`` where
-        there is none, or it cannot be read.
+        ``(begin, end, records)``: the steps ``[begin, end)``, counted from that of epoch 0, int64; and the
+        records of their rows, string, ``MISSING`` where there is none, or it cannot be read. With one reader
+        they have the shapes ``()``, ``()`` and ``(rows,)``, with several one more axis before; see
+        ``completed``.
     """
 
     def of_iteration(begin: tf.Tensor, end: tf.Tensor) -> tf.data.Dataset:
@@ -52,13 +53,7 @@ def read_groups(feed: Feed) -> tf.data.Dataset:
             cycle_length=feed.readers,
             num_parallel_calls=feed.readers,
         )
-        return read if feed.readers == 1 else mapped(read.batch(feed.readers), by_step)
-
-    def by_step(begin: tf.Tensor, end: tf.Tensor, records: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        # each reader has some of the rows of each step
-        rows = feed.plan.assignment.batch_size // feed.readers
-        records = tf.transpose(tf.reshape(records, [feed.readers, -1, rows]), [1, 0, 2])
-        return begin[0], end[0], tf.reshape(records, [-1])
+        return read if feed.readers == 1 else read.batch(feed.readers)
 
     # each iteration asks once where it begins
     iterations = mapped(tf.data.Dataset.range(1), lambda _: tuple(call_method(feed.begin, [], [_SCALAR] * 2)))
@@ -100,14 +95,16 @@ def _read(
     else:
         rows, records = assignment.batch_size, of_lane(lanes[0], lanes[1])
     read = _up_to_a_fault(records.batch(feed.group * rows), tf.size(steps, tf.int64) - 1)
-    lacking_groups = tf.data.Dataset.from_tensors(tf.fill([feed.group * rows], MISSING)).repeat()
+    nothing = tf.data.Dataset.from_tensors(tf.constant([], tf.string)).repeat()
     groups = tf.data.Dataset.from_tensor_slices((steps[:-1], steps[1:]))
 
     def group(bounds: tuple[tf.Tensor, tf.Tensor], records: tf.Tensor) -> tuple[tf.Tensor, ...]:
         begin, end = bounds
-        return begin, end, records[: (end - begin) * rows]
+        # a slice would copy the strings
+        lacking = lambda: tf.fill([(end - begin) * rows], MISSING)  # noqa: E731
+        return begin, end, tf.cond(tf.size(records) > 0, lambda: records, lacking)
 
-    return mapped(tf.data.Dataset.zip(groups, read.concatenate(lacking_groups)), group)
+    return mapped(tf.data.Dataset.zip(groups, read.concatenate(nothing)), group)
 
 
 def _up_to_a_fault(groups: tf.data.Dataset, count: tf.Tensor) -> tf.data.Dataset:
@@ -136,10 +133,22 @@ def _by_record(feed: Feed, chunks: tf.data.Dataset) -> tf.data.Dataset:
     return mapped(flat_mapped(chunks, groups), read, _OPEN)
 
 
-def completed(feed: Feed, begin: tf.Tensor, end: tf.Tensor, records: tf.Tensor) -> tf.Tensor:
-    """Return records with what Python reads for missing ones, or fail and name the damaged one."""
+def completed(
+    feed: Feed, begin: tf.Tensor, end: tf.Tensor, records: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Return steps and records of ``read_groups``, step by step, with what Python reads for missing ones.
+
+    The operation fails with a text that names the record if one is damaged.
+    """
     if feed.is_by_record:
-        return records
+        return begin, end, records
+    if feed.readers > 1:
+        begin, end = begin[0], end[0]
+        if feed.group > 1:
+            # each reader has some of the rows of each step
+            rows = feed.plan.assignment.batch_size // feed.readers
+            records = tf.transpose(tf.reshape(records, [feed.readers, -1, rows]), [1, 0, 2])
+        records = tf.reshape(records, [-1])
     # comparing the strings themselves would copy each
     is_missing = tf.equal(tf.strings.length(records), len(MISSING))
 
@@ -150,4 +159,4 @@ def completed(feed: Feed, begin: tf.Tensor, end: tf.Tensor, records: tf.Tensor) 
         with tf.control_dependencies([fail_unless(fault)]):
             return tf.tensor_scatter_nd_update(records, rows, found)
 
-    return tf.cond(tf.reduce_any(is_missing), complete, lambda: records)
+    return begin, end, tf.cond(tf.reduce_any(is_missing), complete, lambda: records)
