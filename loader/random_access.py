@@ -18,7 +18,6 @@ from tfshards.loader.reading.frames import Frames, read_values
 from tfshards.loader.reading.source import OpenSplit, split_name
 from tfshards.schemas import InputError, OptionsError, Schema, read_manifest
 from tfshards.schemas.columns import Columns
-from tfshards.schemas.errors import check_path
 from tfshards.schemas.keys import KeyTable, each_shard
 from tfshards.schemas.storage import any_path
 
