@@ -68,8 +68,7 @@ def batches(
     of ``load`` bit for bit, resized ones differ by at most 1 of 255. Only the outer columns of a cropped JPEG
     differ more, since TensorFlow decodes a crop without its neighbors.
 
-    All parameters are those of ``load``; ``cache`` may have no limit, and ``map_fn`` is called with NumPy
-    arrays.
+    All parameters are those of ``load``; ``cache`` may have no limit.
 
     Returns:
         An iterable of batches, each a dict by feature name in the schema's order, or the tuple ``select``,
@@ -80,8 +79,8 @@ def batches(
     Raises:
         OptionsError: an option is not allowed, or contradicts the others or the dataset; or one that only
             ``load`` has: a limit of ``cache``.
-        InputError: there is no dataset in ``path``, or no such split in it; its shards are compressed, and
-            there is no ``cache``.
+        InputError: there is no dataset in ``path``, or no such split in it; its shards are compressed,
+            and there is no ``cache``.
         FormatError: the manifest or an index breaks the format, or a shard differs from the manifest.
     """
     options = LoadOptions(**locals())

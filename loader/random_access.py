@@ -11,14 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tfshards.loader.options.load_options import cache_of
-from tfshards.loader.options.selection import select_features
+from tfshards.loader.options.selection import absolute, select_features
 from tfshards.loader.options.validation import check_choice
 from tfshards.loader.reading.cache import copied_shards
 from tfshards.loader.reading.frames import Frames, read_values
 from tfshards.loader.reading.source import OpenSplit, split_name
 from tfshards.schemas import InputError, OptionsError, Schema, read_manifest
 from tfshards.schemas.columns import Columns
-from tfshards.schemas.errors import check_path
 from tfshards.schemas.keys import KeyTable, each_shard
 from tfshards.schemas.storage import any_path
 
@@ -67,12 +66,12 @@ class Records:
         check: Check = "crc",
         cache: str | None = None,
     ) -> None:
-        check_path("path", path)
+        path = str(absolute(path))
         folder, bound = cache_of(cache)
         if bound is not None:
             raise OptionsError("cache-has-bound", cache=cache, folder=folder)
         check_choice("check", check, ("crc", "none"))
-        self._arguments = (os.fspath(path), split, select, check, cache)
+        self._arguments = (path, split, select, check, cache)
         manifest, root = read_manifest(path), any_path(path)
         source = OpenSplit(root, manifest, split_name(manifest, split, root))
         self.schema: Schema = manifest.schema

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -47,12 +47,12 @@ def checked_points(
             keypoints, features, "(k, 2), (None, 2) or (None, 2k), or with 3 for each point"
         )
         keypoints = _as_declared(keypoints, feature, images, features, known)
-        _check_keypoints(keypoints, feature, images, known)
+        _check_keypoints(keypoints, feature, images)
         found.append(keypoints)
     if boxes is not None:
         feature = _feature_of(boxes, features, "(None, 4) or (4,)")
-        is_one, stored = feature.shape == (4,), known.get(feature.name)
-        if not (is_one or feature.shape == (None, 4)) or (stored and not stored.are_boxes):
+        is_one = feature.shape == (4,)
+        if not is_one and feature.shape != (None, 4):
             raise _wrong_feature(boxes, features, "(None, 4) or (4,)")
         boxes = _as_declared(boxes, feature, images, features, known)
         _check_along(boxes, features, is_one=is_one, is_cropped=images[str(boxes.image)].crop is not None)
@@ -86,13 +86,15 @@ def _as_declared(
     if stored is None and options.format is None:
         raise invalid(f"{name}.format", None, f"given: the dataset does not declare that of {feature.name!r}")
     if stored is not None:
+        if stored.are_boxes != isinstance(options, Boxes):
+            raise invalid(f"{name}.feature", feature.name, f"another one: it is declared as {stored}")
         declared = stored.order, stored.is_normalized
         if any(one not in (None, other) for one, other in zip(given, declared, strict=True)):
             allowed = (
                 f"(format, normalized) as the dataset declares {feature.name!r}, {declared}; leave them out"
             )
             raise invalid(f"{name}.format", given, allowed)
-        options = replace(options, format=stored.order, normalized=stored.is_normalized)
+        options = replace(options, format=cast("Any", stored.order), normalized=stored.is_normalized)
     decoded = [each.name for each in features if each.is_image and each.name in images]
     image = decoded[0] if options.image is None and len(decoded) == 1 else options.image
     if image not in decoded:
@@ -102,11 +104,9 @@ def _as_declared(
     return replace(options, normalized=bool(options.normalized), image=image)
 
 
-def _check_keypoints(
-    keypoints: Keypoints, feature: Feature, images: Mapping[str, Image], known: Mapping[str, Coordinates]
-) -> None:
-    stored, size, last = known.get(feature.name), len(str(keypoints.format)), feature.shape[-1]
-    if len(feature.shape) != 2 or not last or last % size or (stored is not None and stored.are_boxes):
+def _check_keypoints(keypoints: Keypoints, feature: Feature, images: Mapping[str, Image]) -> None:
+    size, last = len(str(keypoints.format)), feature.shape[-1]
+    if len(feature.shape) != 2 or not last or last % size:
         allowed = f"of shape (k, {size}), (None, {size}) or (None, {size}k), not {feature.shape}"
         raise invalid("Keypoints.feature", feature.name, allowed)
     # of an image, or of each of its objects; None if it varies
@@ -129,7 +129,7 @@ def _check_along(boxes: Boxes, features: Sequence[Feature], *, is_one: bool, is_
     left = [] if is_one else [name for name in _beside(boxes.feature, features) if name not in boxes.along]
     if left and is_cropped:
         allowed = (
-            f"with {left[0]!r}, which has the prefix of {boxes.feature!r}, but would keep the values of boxes "
+            f"with {left[0]!r}, which has the prefix of {boxes.feature!r}, but would keep values of boxes "
             "that a crop removes; or leave it out with select="
         )
         raise invalid("Boxes.along", boxes.along, allowed)
@@ -184,7 +184,7 @@ def moved_points(
     region: Array,
     draws: Mapping[str, Array],
 ) -> dict[str, Array]:
-    """Return the values of one example with the keypoints and boxes of an image as the delivered image shows them.
+    """Return the values of an example with keypoints and boxes as the delivered image shows them.
 
     Args:
         ops: the library of the arrays.

@@ -23,8 +23,8 @@ def selected_features(
     """Return the features to deliver, in order: those named in ``select``, or all."""
     if adds_name and select is None and WEIGHT in schema.names:
         raise OptionsError(
-            f"remainder='pad' and sample_weights= add {WEIGHT!r}, which is a feature already; use select=, or "
-            f"sample_weights={WEIGHT!r} to multiply it with the others"
+            f"remainder='pad' and sample_weights= add {WEIGHT!r}, which is a feature already; use select=, "
+            f"or sample_weights={WEIGHT!r} to multiply it with the others"
         )
     return select_features(schema, select)
 
@@ -60,8 +60,8 @@ def decoded_images(
         _check_fits(feature, value)
         if value.size is None and None in feature.shape[:2] and not is_mapped:
             allowed = (
-                f"(height, width): the sizes of the images in {name!r} are not known to be equal, so they cannot be "
-                "batched; or leave image= out, or resize in map_fn="
+                f"(height, width): the sizes of the images in {name!r} are not known to be equal, so they "
+                "cannot be batched; or leave image= out, or resize in map_fn="
             )
             raise invalid("Image.size", None, allowed)
         chosen[name] = replace(
@@ -143,8 +143,8 @@ def _check_fits(feature: Feature, image: Image) -> None:
     shallow = (stored, image.dtype) == ("uint16", "uint8")
     if mixes or shallow or image.dtype in FLOAT_DTYPES or image.channels not in (None, 1):
         allowed = (
-            f"with method='nearest', one channel and an integer dtype that holds {stored}, since {name!r} is a mask, "
-            "whose values are numbers of classes"
+            f"with method='nearest', one channel and an integer dtype that holds {stored}, since {name!r} is "
+            "a mask, whose values are numbers of classes"
         )
         raise invalid("Image", image, allowed)
 

@@ -21,7 +21,7 @@ from tfshards.loader.options.selection import (
     check_classes,
     check_ratios,
 )
-from tfshards.loader.options.validation import check_choice, check_least, check_type, invalid, is_integer
+from tfshards.loader.options.validation import check_choice, check_least, check_type, invalid
 from tfshards.loader.options.worker import Worker, usual_worker
 from tfshards.schemas import OptionsError
 from tfshards.schemas.errors import parse_size
@@ -74,7 +74,7 @@ class LoadOptions:
         if not isinstance(self.path, Mix):
             object.__setattr__(self, "path", absolute(self.path))
         check_least("batch_size", self.batch_size, 1)
-        if is_integer(self.take) or isinstance(self.take, bool):
+        if not isinstance(self.take, (Part, type(None))):
             check_least("take", self.take, 1)
         check_classes(self.classes)
         images = self.image if isinstance(self.image, Mapping) else {"": self.image}

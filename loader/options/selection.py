@@ -89,8 +89,8 @@ def check_classes(classes: object) -> None:
     if isinstance(classes, Mapping) and classes:
         check_ratios("classes", classes)
         return
-    is_list = isinstance(classes, Sequence) and not isinstance(classes, (str, bytes))
-    if not is_list or not 0 < len(classes) == len(set(classes)):  # type: ignore[arg-type]
+    names = classes if isinstance(classes, Sequence) and not isinstance(classes, (str, bytes)) else ()
+    if not 0 < len(names) == len({*names}):
         allowed = (
             "a list of different classes, such as ['cat', 'dog'], or ratios, such as {'cat': 0.5, 'dog': 1}"
         )

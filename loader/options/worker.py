@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tfshards.loader.options.validation import check_index
 from tfshards.schemas import OptionsError
 
-# The variables of launchers that start the processes themselves: rank and size. If several are set, they agree.
+# Rank and size, as set by launchers that start the processes themselves. If several are set, they agree.
 _LAUNCHERS = (
     ("HOROVOD_RANK", "HOROVOD_SIZE"),  # horovodrun with Gloo
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),  # Open MPI, horovodrun with MPI
@@ -45,8 +45,8 @@ class Worker:
         """Return the worker that a launcher assigned to this process; without a launcher, the only worker.
 
         Reads ``TF_CONFIG``, where the chief is the first worker and an evaluator the only one, and the
-        variables of Horovod, Open MPI, MPICH, Intel MPI, torchrun, and, if none of these is set, of a job step
-        of Slurm.
+        variables of Horovod, Open MPI, MPICH, Intel MPI, torchrun, and, if none of these is set, of a job
+        step of Slurm.
 
         Raises:
             OptionsError: variables contradict each other, cannot be parsed, or describe parameter servers.
@@ -87,8 +87,8 @@ def other_workers() -> str | None:
 def reads_all(surroundings: str, function: str) -> str:
     """Return the warning that each of several workers would read the whole split."""
     return (
-        f"{surroundings}, but {function}() without worker= reads the whole split in each of them, so all would "
-        "train on the same examples: use loader.distribute(strategy, ...), or pass "
+        f"{surroundings}, but {function}() without worker= reads the whole split in each of them, so all "
+        "would train on the same examples: use loader.distribute(strategy, ...), or pass "
         "worker=loader.Worker.from_environment(), or worker=loader.Worker() if this is intended"
     )
 

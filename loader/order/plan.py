@@ -276,7 +276,8 @@ def no_steps(source: OpenSplit, assignment: Assignment) -> str:
         f"split {source.name!r} has {assignment.num_positions} examples, fewer than the global batch size "
         f"{assignment.global_batch_size} (batch_size={assignment.batch_size} on each of "
         f"{counted(assignment.worker.count, 'worker')}), so that remainder={assignment.remainder!r} leaves "
-        "no steps; use a smaller batch size or remainder='pad'"
+        "no steps; use a smaller batch size, remainder='keep' for evaluation, or remainder='pad', which "
+        "delivers weights that losses and metrics must use"
     )
 
 

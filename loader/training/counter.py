@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfshards.loader.options.selection import Facts, Position
-from tfshards.loader.options.validation import check_integer
+from tfshards.loader.options.validation import check_least
 from tfshards.schemas import OptionsError
 
 
@@ -55,7 +55,7 @@ class Counter:
         Raises:
             OptionsError: no dataset was loaded with ``start=`` this position.
         """
-        check_integer("steps", steps)
+        check_least("steps", steps, 0)
         total = self.epoch * self.steps_per_epoch + self.step + steps
         self.position = Position(*divmod(total, self.steps_per_epoch), self.position.order)
 

@@ -11,11 +11,11 @@ FAULTS = [
         f"{RUN}[how-to: How do I look at a dataset?]",
     ),
     (
-        "a position loses its shuffle in which and when",
-        "src/tfshards/receipt_verbs.py",
-        'options_of_run(order, max(1, given.get("workers", 1)))',
-        'options_of_run(order, max(1, given.get("workers", 1))) | {"shuffle": Shuffle()}',
-        f"{RUN}[how-to: How do I find out which examples a step held?]",
+        "which and when read the batches of one worker",
+        "src/tfshards/command.py",
+        '"batch_size": size // args.workers,',
+        '"batch_size": size,',
+        "tests/loader/test_receipts.py::test_the_verbs_print_receipts_of_the_run_of_a_position",
     ),
     (
         "merged datasets keep the names of their splits",

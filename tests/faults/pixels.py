@@ -1,6 +1,6 @@
 """Faults that change what a picture shows, or put a box, keypoint or mask beside what it marks."""
 
-BOXES, CROPS, POINTS = (f"loader/examples/{name}.py" for name in ("boxes", "crops", "keypoints"))
+BOXES, CROPS = (f"loader/examples/{name}.py" for name in ("boxes", "crops"))
 PLACES, MASKS = "prep/imaging/coordinates.py", "prep/imaging/masks.py"
 GEOMETRY = "tests/pixels/test_geometry.py"
 DECLARED = f"{GEOMETRY}::test_what_was_declared_stays_on_what_it_marked"
@@ -30,33 +30,38 @@ FAULTS = [
     ),
     ("cxcywh takes the center for the corner", PLACES, "[1, 0, -0.5, 0]", "[1, 0, 0, 0]", DECLARED),
     (
-        "boxes of a mirrored picture stay",
+        "boxes and keypoints of a mirrored picture stay",
         BOXES,
-        "ops.where(turned, size - ends, starts), ",
-        "starts, ",
+        "self.ops.where(self.ops.stack(self.turned, 0), size - points, points)",
+        "points",
         DECLARED,
     ),
-    ("a crop's boxes keep the corner", BOXES, "starts - corner, ends - corner", "starts, ends", DECLARED),
+    (
+        "boxes and keypoints keep the corner of a crop",
+        BOXES,
+        "else points) - self._corner",
+        "else points)",
+        DECLARED,
+    ),
     (
         "fractions are taken of the delivered size",
         BOXES,
-        "starts, ends = starts * sides, ends * sides",
-        "starts, ends = starts * cut, ends * cut",
+        "points * self._sides if",
+        "points * self.cut if",
         DECLARED,
     ),
     (
         "a box loses its class with another box",
         BOXES,
-        "moved[name] = ops.kept(ops.checked(moved[name], is_along, message), is_kept)",
-        "moved[name] = ops.kept(ops.checked(moved[name], is_along, message), is_kept[::-1])",
+        "moved[name] = ops.kept(ops.checked(moved[name], is_along, text), is_kept)",
+        "moved[name] = ops.kept(ops.checked(moved[name], is_along, text), is_kept[::-1])",
         DECLARED,
     ),
-    ("keypoints ignore the crop", POINTS, "places = places - corner", "places = places - 0", DECLARED),
     (
         "left and right change places in pictures that are not mirrored",
-        POINTS,
-        "ops.where(turned[0] ^ turned[1], exchanged, moved)",
-        "ops.where(turned[0] | True, exchanged, moved)",
+        BOXES,
+        "ops.where(view.turned[0] ^ view.turned[1], exchanged, found)",
+        "ops.where(view.turned[0] | True, exchanged, found)",
         f"{GEOMETRY}::test_a_mirrored_picture_exchanges_left_and_right_keypoints",
     ),
     (

@@ -55,7 +55,7 @@ def test_steps_are_those_of_the_loaded_dataset(numbered, global_batch_size, rema
 
 WRONG = [
     ((None,), "global_batch_size= is missing; give the examples of one step"),
-    ((0,), "global_batch_size=0 must be at least 1"),
+    ((0,), "global_batch_size=0 must be an integer of at least 1"),
     ((2, "none"), "remainder='none' must be one of drop, pad, keep"),
 ]
 

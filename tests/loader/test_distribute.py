@@ -199,7 +199,7 @@ def test_a_batch_that_the_replicas_do_not_divide_is_refused(dataset):
         loader.distribute(TwoReplicas(), dataset, global_batch_size=5)
     with raises(OptionsError, "global-batch-uneven", fitting=2):
         loader.distribute(TwoReplicas(), dataset, global_batch_size=1)
-    with raises(OptionsError, "strategy-type", strategy="mirrored"):
+    with raises(OptionsError, "option-invalid", name="strategy", found="mirrored"):
         loader.distribute("mirrored", dataset, global_batch_size=4)
     servers = tf.distribute.ParameterServerStrategy.__new__(tf.distribute.ParameterServerStrategy)
     with raises(OptionsError, "strategy-servers"):
@@ -209,7 +209,7 @@ def test_a_batch_that_the_replicas_do_not_divide_is_refused(dataset):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"global_batch_size": 0}, fault("below-least", name="global_batch_size")),
+        ({"global_batch_size": 0}, fault("option-invalid", name="global_batch_size")),
         ({"remainder": "keep"}, "distribute-keep"),
         ({"global_batch_size": 23}, fault("global-batch-too-large", global_batch_size=23)),
         ({"remainder": "wrap"}, fault("not-a-choice", name="remainder")),

@@ -148,7 +148,6 @@ def unknown(example, _):
 
 # the function, its options, and the message
 REFUSED = [
-    ("flip", {}, "map_fn='flip' must be a function of an example and its seed"),
     (lambda example, seed: None, {}, "map_fn returns None; return tensors, alone"),
     (lambda example, seed: {}, {}, "map_fn returns {}; it must return the tensors"),
     (unknown, {}, r"map_fn returns a tensor of shape \(1, None\): .* tf.ensure_shape"),

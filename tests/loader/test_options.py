@@ -1,5 +1,7 @@
 """Invalid options are refused with the given value, the allowed ones and a remedy."""
 
+import inspect
+import re
 from functools import partial
 
 import numpy as np
@@ -15,56 +17,77 @@ def normalized(normalize, channels=None):
     return Image(dtype="float32", normalize=normalize, channels=channels)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Worker(0, 0), fault("below-least", name="Worker.count", number=0)),
-        (lambda: Worker(2, 2), fault("index-range", name="Worker", index=2)),
-        (lambda: Shuffle(how="half"), fault("not-a-choice", name="Shuffle.how", found="half")),
-        (lambda: Shuffle(how="full", lanes=2), "shuffle-full"),
-        (lambda: Shuffle(run=0), fault("below-least", name="Shuffle.run", number=0)),
-        (lambda: Shuffle(seed=2**63), fault("seed-64-bits", name="Shuffle.seed", seed=9223372036854775808)),
-        (lambda: Position(-1), fault("below-least", name="Position.epoch", number=-1)),
-        (lambda: Image(size=(0, 4)), "image-size"),
-        (lambda: Image(size=(4, 4), crop="left"), fault("not-a-choice", name="Image.crop", found="left")),
-        (lambda: Image(crop="center"), fault("image-crop-no-size", crop="center")),
-        (lambda: Image((4, 4), scale=(0.5, 1)), fault("image-crop-option", name="scale", wanted="random")),
-        (lambda: Image((4, 4), "random", crop_fraction=0.5), fault("image-crop-option", wanted="center")),
-        *[
-            (partial(Image, (4, 4), "random", scale=scale), fault("image-scale"))
-            for scale in (0.5, (0.5, 1.5), (0.5, 0.1), (0, 1))
-        ],
-        (lambda: Image((4, 4), "random", ratio=(1, float("inf"))), fault("image-ratio")),
-        *[
-            (partial(Image, (4, 4), "center", crop_fraction=part), "image-crop-fraction")
-            for part in (0, True)
-        ],
-        *[(partial(Image, channels=count), "image-channels") for count in (2, True)],
-        (lambda: Image(dtype="int8"), fault("not-a-choice", name="Image.dtype", found="int8")),
-        (lambda: Image(flip=True), fault("not-a-choice", name="Image.flip")),
-        (lambda: Image(normalize="unit"), fault("normalize-integers", integers="the stored integers")),
-        (lambda: normalized(0.5), fault("normalize-form", given="Image.normalize=0.5")),
-        (lambda: normalized((0, "1")), fault("normalize-not-finite", number="1")),
-        (lambda: normalized((float("nan"), 1)), "normalize-not-finite"),
-        (lambda: normalized((0, (1, 0, 1))), "normalize-std"),
-        (lambda: normalized(((0, 0), 1)), fault("normalize-channels", name="mean", num_part=2)),
-        (lambda: normalized("imagenet", 4), fault("normalize-channels", name="mean", num_part=3)),
-        (lambda: Image(method="cubic"), fault("not-a-choice", name="Image.method", found="cubic")),
-        (lambda: Boxes(3, "xywh"), "boxes-feature-type"),
-        (lambda: Boxes("b", "xy"), fault("not-a-choice", name="Boxes.format", found="xy")),
-        (lambda: Boxes("b", "xywh", along=[1]), "not-strings"),
-        (lambda: Boxes("b", "xywh", ["b"]), fault("boxes-along-repeated", along=["b"])),
-        *[(partial(Boxes, "b", "xywh", min_visible=part), "boxes-min-visible") for part in (10, True)],
-        (lambda: Boxes("b", "xywh", normalized=1), fault("not-a-flag", name="Boxes.normalized", found=1)),
-        (lambda: Boxes("b", "xywh", image=1), "boxes-image-type"),
-        (lambda: Keypoints(""), "keypoints-feature-type"),
-        *[(partial(Keypoints, "a", pairs), "keypoints-pairs") for pairs in ([(0, 0)], [(-1, 1)], 3)],
-        (lambda: Keypoints("a", image=1), "keypoints-image-type"),
+# what is refused in a constructor, by the name in the error
+VALUES = {
+    "Worker.count": [lambda: Worker(0, 0)],
+    "Worker.index": [lambda: Worker(2, 2)],
+    "Shuffle.how": [lambda: Shuffle(how="half")],
+    "Shuffle.run": [lambda: Shuffle(run=0), lambda: Shuffle(run=2.5)],
+    "Shuffle.seed": [lambda: Shuffle(seed=2**63)],
+    "Position.epoch": [lambda: Position(-1)],
+    "Image.size": [lambda: Image(size=(0, 4)), lambda: Image(crop="center")],
+    "Image.crop": [lambda: Image(size=(4, 4), crop="left")],
+    "Image.scale": [
+        lambda: Image((4, 4), scale=(0.5, 1)),
+        *[partial(Image, (4, 4), "random", scale=scale) for scale in (0.5, (0.5, 1.5), (0.5, 0.1), (0, 1))],
     ],
-)
-def test_an_invalid_value_raises_in_its_constructor(make, message):
-    with raises(OptionsError, message):
-        make()
+    "Image.ratio": [lambda: Image((4, 4), "random", ratio=(1, float("inf")))],
+    "Image.crop_fraction": [
+        lambda: Image((4, 4), "random", crop_fraction=0.5),
+        *[partial(Image, (4, 4), "center", crop_fraction=part) for part in (0, True)],
+    ],
+    "Image.channels": [partial(Image, channels=count) for count in (2, True)],
+    "Image.dtype": [lambda: Image(dtype="int8")],
+    "Image.flip": [lambda: Image(flip=True)],
+    "Image.method": [lambda: Image(method="cubic")],
+    "Image.normalize": [
+        lambda: Image(normalize="unit"),
+        *[
+            partial(normalized, wrong)
+            for wrong in (0.5, (0, "1"), (float("nan"), 1), (0, (1, 0, 1)), ((0, 0), 1), ((0, (1,)), 1))
+        ],
+        lambda: normalized("imagenet", 4),
+    ],
+    "Boxes.format": [lambda: Boxes("b", "xy")],
+    "Boxes.along": [
+        lambda: Boxes("b", "xywh", along=[1]),
+        lambda: Boxes("b", "xywh", ["b"]),
+        lambda: Boxes("b", "xywh", ["c", "c"]),
+    ],
+    "Boxes.min_visible": [partial(Boxes, "b", "xywh", min_visible=part) for part in (10, True)],
+    "Keypoints.flip_pairs": [partial(Keypoints, "a", pairs) for pairs in ([(0, 0)], [(-1, 1)], 3)],
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_an_invalid_value_raises_in_its_constructor(name):
+    for make in VALUES[name]:
+        with pytest.raises(OptionsError, match=rf"^{re.escape(name)}="):
+            make()
+
+
+MISTAKES = [
+    (loader.load, {"batch_sise": 8}, r"load\(\) has no parameter batch_sise=; was batch_size= meant\?"),
+    (loader.load, {"batch_size": 8, "shuffle": True}, r"shuffle=True must be loader\.Shuffle\(seed=0\)"),
+    (loader.batches, {"batch_size": 8, "image": (9, 9)}, r"image=.* must be loader\.Image\(size="),
+    (loader.distribute, {"batch_size": 8}, r"distribute\(\) .* was global_batch_size= meant\?"),
+    (loader.bench, {"batch_size": 8, "epoch": 3}, r"bench\(\) has no parameter epoch="),
+]
+
+
+@pytest.mark.parametrize(("function", "options", "message"), MISTAKES)
+def test_a_mistake_is_an_error_with_the_line_that_works(mixed, function, options, message):
+    with pytest.raises(OptionsError, match=message):
+        function(mixed, "train", **options)
+
+
+def test_signatures_are_written_out():
+    names = [[*inspect.signature(each).parameters] for each in (loader.load, loader.batches)]
+    assert names[0] == names[1]
+    assert [*inspect.signature(loader.distribute).parameters][4:] == [
+        each for each in names[0][3:] if each != "worker"
+    ]
+    assert max(map(len, names)) <= 18
 
 
 def test_numbers_of_numpy_are_numbers():
@@ -91,18 +114,23 @@ def mixed(write_dataset, tmp_path_factory):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"batch_size": 0}, fault("below-least", name="batch_size", number=0)),
-        ({"image": (224, 224)}, fault("wrong-loader-type", name="image")),
-        ({"image": {}}, "image-empty"),
-        ({"image": {"photo": (9, 9)}}, fault("image-value", name="photo")),
-        ({"image": {"foto": Image((9, 9))}}, fault("image-unknown", encoded=["photo"])),
-        ({"image": {"photo": Image((9, 9))}, "select": ("label",)}, "image-no-images"),
-        ({"image": {"photo": Image()}}, fault("image-sizes-differ", name="photo")),
-        ({"start": 3}, fault("start-type", start=3)),
-        ({"select": ()}, "select-empty"),
-        ({"select": ("label", "lable")}, fault("select-feature-unknown", unknown="lable")),
-        ({"select": ["label", "label"]}, "select-repeated"),
-        ({"remainder": "pad"}, fault("weight-name-taken", weight="sample_weight")),
+        ({"batch_size": 0}, fault("option-invalid", name="batch_size", found=0)),
+        *[
+            ({"image": image}, fault("option-invalid", name=name))
+            for image, name in (
+                ((224, 224), "image"),
+                ({}, "image"),
+                ({"photo": (9, 9)}, "image['photo']"),
+                ({"foto": Image((9, 9))}, "image"),
+                ({"photo": Image()}, "Image.size"),
+            )
+        ],
+        ({"image": {"photo": Image((9, 9))}, "select": ("label",)}, fault("option-invalid", name="image")),
+        ({"start": 3}, fault("option-invalid", name="start", found=3)),
+        *[
+            ({"select": select}, fault("option-invalid", name="select"))
+            for select in ((), ("label", "lable"), ["label", "label"], "label")
+        ],
         ({"split": None}, fault("splits-several", names="'train', 'val'")),
         ({"split": "test"}, fault("split-not-shown", split="test")),
     ],
@@ -161,44 +189,52 @@ def objects(write_dataset, tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "name"),
     [
-        ({"image": ONE, "boxes": "boxes"}, fault("wrong-loader-type", name="boxes", kind="Boxes")),
-        ({"boxes": Boxes("boxes")}, "boxes-no-image"),
-        (boxes("bbox", "xywh"), fault("boxes-not-delivered", name="bbox")),
-        (boxes("points", "xywh"), fault("boxes-feature", shape=[3, 3])),
-        (boxes("boxes", along=["number"]), "boxes-along-feature"),
-        (boxes("boxes", image="mask"), fault("boxes-image-decoded", image="mask", known="'image'")),
-        ({**boxes("boxes"), "image": {**ONE, "scan": Image((4, 4))}}, "boxes-image-decoded"),
-        (boxes("plain"), fault("boxes-format-unknown", feature="plain")),
-        (boxes("boxes", "xyxy"), fault("boxes-format-stored", format="xyxy", annotated="boxes")),
-        (boxes("boxes", normalized=True), "boxes-format-stored"),
-        ({"keypoints": Keypoints("points")}, "keypoints-no-image"),
-        (points("none"), "keypoints-not-delivered"),
-        (points("pairs"), "keypoints-format-unknown"),
-        (points("boxes"), "keypoints-feature"),
-        (points("pairs", format="xyv"), "keypoints-feature"),
-        (points("points", format="xy"), "keypoints-format-stored"),
-        ({**points("points"), "image": {"image": Image((8, 8), flip="vertical")}}, "keypoints-no-pairs"),
-        (points("points", [(2, 3)]), fault("keypoints-pairs-range", most=3, count=3)),
-        ({"image": CUT}, fault("mask-size-crop", name="mask", size=[8, 8], wanted=[32, 24])),
-        ({"image": {**CUT, "image": Image((32, 24), "shift")}}, "mask-size-crop"),
-        ({"image": {"mask": Image((9, 9), method="bilinear")}}, fault("mask-options", name="mask")),
+        ({"image": ONE, "boxes": "boxes"}, "boxes"),
+        (boxes("bbox", "xywh"), "Boxes.feature"),
+        (boxes("points", "xywh"), "Boxes.feature"),
+        (boxes("boxes", along=["number"]), "Boxes.along"),
+        (boxes("boxes", image="mask"), "Boxes.image"),
+        ({**boxes("boxes"), "image": {**ONE, "scan": Image((4, 4))}}, "Boxes.image"),
+        (boxes("plain"), "Boxes.format"),
+        (boxes("boxes", "xyxy"), "Boxes.format"),
+        (boxes("boxes", normalized=True), "Boxes.format"),
+        (points("none"), "Keypoints.feature"),
+        (points("pairs"), "Keypoints.format"),
+        (points("boxes"), "Keypoints.feature"),
+        (points("pairs", format="xyv"), "Keypoints.feature"),
+        (points("points", format="xy"), "Keypoints.format"),
+        ({**points("points"), "image": {"image": Image((8, 8), flip="vertical")}}, "Keypoints.flip_pairs"),
+        (points("points", [(2, 3)]), "Keypoints.flip_pairs"),
+        ({"image": CUT}, "Image.size"),
+        ({"image": {**CUT, "mask": Image((32, 24), "center")}}, "Image.crop"),
+        ({"image": {**CUT, "mask": Image(seed=5)}}, "Image.seed"),
         *[
-            ({"image": {"mask": Image((9, 9), **wrong)}}, "mask-options")
-            for wrong in ({"dtype": "float32"}, {"channels": 3})
+            ({"image": {"mask": Image((9, 9), **wrong)}}, "Image")
+            for wrong in ({"method": "bilinear"}, {"dtype": "float32"}, {"channels": 3})
         ],
-        ({"image": {"deep": Image((9, 9), dtype="uint8")}}, fault("mask-options", name="deep")),
-        ({"image": {"scan": Image(dtype="float16")}}, "image-float16"),
-        ({"image": {"scan": Image(dtype="uint8")}}, fault("image-dtype-stored", given="image 'scan'")),
-        ({"image": {"image": Image((8, 8), dtype="uint16")}}, fault("image-dtype-stored", stored="uint8")),
-        ({"image": ONE, "select": ("pixels", "number")}, fault("image-no-images")),
+        ({"image": {"deep": Image((9, 9), dtype="uint8")}}, "Image"),
+        ({"image": {"scan": Image(dtype="float16")}}, "Image.dtype"),
+        ({"image": {"scan": Image(dtype="uint8")}}, "Image.dtype"),
+        ({"image": {"image": Image((8, 8), dtype="uint16")}}, "Image.dtype"),
+        ({"image": ONE, "select": ("pixels", "number")}, "image"),
     ],
 )
-def test_options_that_do_not_fit_images_boxes_or_keypoints_are_refused(objects, options, message):
+def test_options_that_do_not_fit_images_boxes_or_keypoints_are_refused(objects, options, name):
     for read in (loader.load, loader.batches):
-        with raises(OptionsError, message):
+        with raises(OptionsError, "option-invalid", name=name):
             read(objects, batch_size=1, **options)
+
+
+def test_what_needs_something_else_is_refused(objects, mixed):
+    for options in ({"boxes": Boxes("boxes")}, {"keypoints": Keypoints("points")}):
+        with pytest.raises(OptionsError, match="with a decoded image; give image="):
+            loader.batches(objects, batch_size=1, **options)
+    with pytest.raises(OptionsError, match=r"options of how='runs'"):
+        Shuffle(how="full", lanes=2)
+    with pytest.raises(OptionsError, match="add 'sample_weight', which is a feature already"):
+        loader.load(mixed, "train", batch_size=2, remainder="pad")
 
 
 def test_without_a_dataset_there_is_nothing_to_load(tmp_path):

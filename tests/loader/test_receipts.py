@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from tests.errors import fault, raises
+from tests.errors import raises
 from tests.format_reader import companion
 from tests.prep.exported import BUILD_ID
 from tests.surface.command import main
 from tfshards.command import VERBS
-from tfshards.loader import Mix, Occurrence, Part, Shuffle, Worker, batches, when, which
+from tfshards.loader import Mix, Occurrence, Position, Shuffle, batches, when, which
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
 
 from .conftest import flip_bit, in_shards, shard_of
@@ -63,21 +63,19 @@ def test_compressed_shards_and_examples_without_keys_have_receipts(write_dataset
 
 
 def test_wrong_arguments_are_named(data):
-    for function, options, expected in [
-        (which, {"step": "3"}, fault("which-step", step="3", num_steps=7)),
-        (which, {"step": range(0)}, "which-step"),
-        (which, {"step": 7, "epoch": 0}, "which-step"),
-        (which, {"step": 0, "epoch": -1}, "below-least"),
-        (which, {"step": 0, "worker": 2, "workers": 2}, fault("which-worker", worker=2, workers=2)),
-        (when, {"examples": "a/3"}, "when-examples"),
-        (when, {"examples": [1.5]}, "when-examples"),
-        (when, {"examples": [COUNT]}, fault("when-number", number=COUNT, num_examples=COUNT)),
-        (when, {"examples": [1], "epochs": 0}, "below-least"),
-        (when, {"examples": [1], "epochs": range(-1, 3)}, "when-epochs"),
+    for function, options, name in [
+        (which, {"step": "3"}, "step"),
+        (which, {"step": range(0)}, "step"),
+        (which, {"step": 7, "epoch": 0}, "step"),
+        (which, {"step": 0, "epoch": -1}, "epoch"),
+        (when, {"examples": [1.5]}, "examples"),
+        (when, {"examples": [COUNT]}, "examples"),
+        (when, {"examples": [1], "epochs": 0}, "epochs"),
+        (when, {"examples": [1], "epochs": range(-1, 3)}, "epochs"),
     ]:
-        with raises(OptionsError, expected):
+        with raises(OptionsError, "option-invalid", name=name):
             function(data, **{"batch_size": 9, **options})
-    with raises(InputError, fault("when-key", key="b/1")):
+    with pytest.raises(InputError, match="no example with the key 'b/1'"):
         when(data, batch_size=8, examples=["a/1", "b/1"])
 
 
@@ -86,71 +84,70 @@ def test_wrong_arguments_are_named(data):
 
 @pytest.fixture
 def command(capsys):
-    """Return a function that runs a verb with JSON, and returns its rows, or the code of its error."""
+    """Return a function that runs a verb with JSON, and returns its rows, or the status and the message."""
 
     def run(verb, *arguments):
         status = main([verb, *map(str, arguments), "--json"], VERBS)
         found = json.loads(capsys.readouterr().out)
-        return next(iter(found.values())) if status == 0 else (status, found["code"], found["message"])
+        return next(iter(found.values())) if status == 0 else (status, found["message"])
 
     return run
+
+
+def saved(path, data, **options):
+    """Write a position of a run into a file, and return it."""
+    run = batches(data, **options)
+    path.write_text(json.dumps(Position(1, 1, run.order).to_json()))
+    return path
 
 
 def rows(occurrences):
     return [{**each._asdict(), "key": each.key and each.key.decode()} for each in occurrences]
 
 
-FLAGS = {
-    "a seed": (["--seed", -3, "--remainder", "pad"], {"shuffle": Shuffle(-3), "remainder": "pad"}),
-    "runs": (["--run", 2, "--lanes", 4], {"shuffle": Shuffle(run=2, lanes=4)}),
-    "a full permutation": (["--how", "full", "--seed", 2], {"shuffle": Shuffle(2, "full")}),
-    "a part": (["--take", "1/3"], {"take": Part(1, 3)}),
-    "the other parts": (["--take", "1/3/rest"], {"take": Part(1, 3, rest=True)}),
-    "classes": (["--classes", "ant", "--classes", 2, "--take", 20], {"classes": ["ant", 2], "take": 20}),
-    "ratios": (["--classes", "ant=1", "--classes", "2=2.5"], {"classes": {"ant": 1, 2: 2.5}}),
+RUNS = {
+    "stored order": {"remainder": "pad"},
+    "runs": {"shuffle": Shuffle(-3, run=2, lanes=4)},
+    "a full permutation": {"shuffle": Shuffle(2, "full"), "remainder": "keep"},
 }
 
 
-@pytest.mark.parametrize(("flags", "options"), FLAGS.values(), ids=FLAGS)
-def test_the_verbs_print_receipts_also_of_the_run_of_a_position(data, command, tmp_path, flags, options):
-    where = ["--batch-size", 4, "--workers", 2, *flags]
-    options = {"batch_size": 4, "workers": 2, **options}
-    found = command("which", data, "--split", "train", "--step", "1:3", "--worker", 1, *where)
-    assert found == rows(which(data, step=range(1, 3), worker=1, **options))
-    found = command("when", data, 3, "--epochs", "2:4", "--numbers", *where)
-    assert found == rows(when(data, examples=[3], epochs=range(2, 4), **options))
-    of_run = {name: options[name] for name in options if name != "workers"}
-    run = batches(data, worker=Worker(0, 2), epochs=3, **of_run)
-    file = tmp_path / "position.json"
-    file.write_text(json.dumps(run.position_of(run.steps_per_epoch + 2).to_json()))
-    choice = flags if flags[0] in ("--take", "--classes") else []
-    start = run.position_of(run.steps_per_epoch + 2)
-    found = command("which", data, "--step", 1, "--from", file, "--workers", 4, *choice)
-    assert found == rows(which(data, step=1, start=start, **{**options, "batch_size": 2, "workers": 4}))
+@pytest.mark.parametrize("options", RUNS.values(), ids=RUNS)
+def test_the_verbs_print_receipts_of_the_run_of_a_position(data, command, tmp_path, options):
+    file = saved(tmp_path / "position.json", data, batch_size=8, **options)
+    of_run = {**options, "batch_size": 4, "workers": 2}
+    found = command("which", data, file, "--step", "1:3", "--workers", 2)
+    assert found == rows(which(data, step=range(1, 3), **of_run))
+    found = command("which", data, file, "--step", 1, "--epoch", 5)
+    assert found == rows(which(data, step=1, epoch=5, batch_size=8, **options))
+    found = command("when", data, file, "a/3", "--epochs", "2:4", "--workers", 2)
+    assert found == rows(when(data, examples=["a/3"], epochs=range(2, 4), **of_run))
     assert found
 
 
-def test_receipts_are_printed_as_columns(data, capsys):
-    assert main(["which", str(data), "--batch-size", "50", "--step", "0"], VERBS) == 0
+def test_receipts_are_printed_as_columns(data, tmp_path, capsys):
+    file = saved(tmp_path / "position.json", data, batch_size=30)
+    assert main(["which", str(data), str(file), "--step", "0"], VERBS) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == ["epoch", "step", "worker", "row", "number", "key"]
     assert lines[10] == ["0", "0", "0", "9", "9", "a/9"]
 
 
+def test_examples_without_keys_are_found_by_their_numbers(numbered, tmp_path, command):
+    file = saved(tmp_path / "position.json", numbered(SIZES), batch_size=8)
+    assert [row["step"] for row in command("when", numbered(SIZES), file, 17)] == [2]
+
+
 def test_wrong_files_of_positions_are_named(data, command, tmp_path):
     file = tmp_path / "position.json"
     of_a_run = '{"epoch": 0, "step": 0, "order": {"seed": "1"}}'
-    for content in ("[", "[1, 2]", '{"epoch": -1, "step": 0}', of_a_run):
+    for content in ("[", "[1, 2]", '{"epoch": -1, "step": 0}', '{"epoch": 1, "step": 0}', of_a_run):
         file.write_text(content)
-        status, found, message = command("when", data, "a/1", "--from", file)
-        assert (status, found, str(file) in message) == (1, "position-file", True)
-
-
-def test_a_file_of_a_run_with_another_order_is_refused(data, command, tmp_path):
-    file = tmp_path / "position.json"
-    file.write_text(json.dumps(batches(data, batch_size=8, shuffle=Shuffle(1), take=20).position.to_json()))
-    assert command("when", data, "a/1", "--from", file)[1] == "resume-order"
-    assert command("when", data, "a/1", "--from", file, "--take", 20, "--seed", 2)[1] == "resume-order"
-    assert [row["epoch"] for row in command("when", data, "a/1", "--from", file, "--take", 20)] == [0]
-    file.write_text('{"epoch": 1, "step": 0}')
-    assert command("when", data, "a/1", "--from", file, "--batch-size", 8)[0]["epoch"] == 0
+        status, message = command("when", data, file, "a/1")
+        assert (status, str(file) in message) == (1, True), content
+    saved(file, data, batch_size=8)
+    assert command("when", data, file, "a/1", "--workers", 3)[0] == 2
+    # the choice of examples is not in a position
+    saved(file, data, batch_size=8, take=20)
+    status, message = command("when", data, file, "a/1")
+    assert (status, "the choice of examples" in message) == (2, True)

@@ -14,7 +14,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.errors import raises
+from tests.errors import fault, raises
 from tests.prep.exported import write_manifest
 from tests.prep.table_files import encoded
 from tests.storage.conftest import lead_to, new_bucket
@@ -133,9 +133,9 @@ def test_mistakes_are_named(varied, texts, numbered, monkeypatch):
         with raises(OptionsError, "record-numbers"):
             _ = Records(varied)[numbers]
     for options, expected in [
-        ({"select": ("kex",)}, "select-feature-unknown"),
-        ({"select": ()}, "select-empty"),
-        ({"select": "key"}, "select-type"),
+        ({"select": ("kex",)}, fault("option-invalid", name="select")),
+        ({"select": ()}, fault("option-invalid", name="select")),
+        ({"select": "key"}, fault("option-invalid", name="select")),
         ({"check": "crc32"}, "not-a-choice"),
     ]:
         with raises(OptionsError, expected):

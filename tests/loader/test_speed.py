@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.errors import fault, raises
 from tests.surface.command import main
 from tfshards import loader
 from tfshards.command import VERBS
@@ -38,14 +37,12 @@ def rows(tmp_path_factory):
 
 # the figures of each stage and what they mean
 LIMITS = [
-    ("the disk is slower than everything else", {"disk": 90}, "disk"),
-    ("the disk is faster than what is delivered", {"disk": 110}, "decoding"),
-    ("no disk was measured", {"disk": None}, "decoding"),
+    ("decoding is slow", {}, "decoding"),
     ("decoding is fast", {"decoded": 900, "delivered": 800}, "parsing"),
     ("nothing is decoded", {"decoded": None, "delivered": 900}, "parsing"),
     ("the loop in Python is slow", {"decoded": 990, "delivered": 300}, "Python"),
-    ("all are fast", {"disk": None, "parsed": 9900, "decoded": None, "delivered": 9800}, "records"),
-    ("the store is slow", {"records": 120, "parsed": 119, "disk": None, "is_remote": True}, "store"),
+    ("all are fast", {"parsed": 9900, "decoded": None, "delivered": 9800}, "records"),
+    ("the store is slow", {"records": 120, "parsed": 119}, "records"),
 ]
 
 
@@ -53,30 +50,25 @@ def test_the_limit_follows_from_the_figures(photos):
     image = loader.Image(size=(32, 32), crop="random", flip="horizontal", dtype="float32")
     speeds = loader.bench(photos, batch_size=4, image=image, shuffle=loader.Shuffle(seed=0), seconds=SECONDS)
     assert min(speeds.records, speeds.parsed, speeds.decoded, speeds.delivered) > 0
-    assert (speeds.split, speeds.num_examples) == ("train", 24)
     assert repr(speeds).splitlines()[-1].startswith(f"limit: {speeds.limit}; ")
-    usual = {"disk": 5000, "records": 10_000, "parsed": 1000, "decoded": 100, "delivered": 100}
+    usual = {"records": 10_000, "parsed": 1000, "decoded": 100, "delivered": 100}
     for reason, figures, limit in LIMITS:
         assert replace(speeds, **{**usual, **figures}).limit == limit, reason
 
 
 def test_wrong_arguments_are_named(rows):
-    for options, expected in [
-        ({"seconds": 0}, fault("bench-seconds", seconds=0)),
-        ({"batch_size": 65}, fault("bench-batch-size", batch_size=65, num_examples=64)),
-        ({"path": loader.Mix({"a": 1.0})}, "bench-path"),
-    ]:
-        with raises(OptionsError, expected):
+    for options, message in [({"seconds": 0}, "seconds=0 "), ({"batch_size": 65}, "exceeds the 64 examples")]:
+        with pytest.raises(OptionsError, match=message):
             loader.bench(**{"path": rows, "batch_size": 8, "seconds": SECONDS, **options})
 
 
 def test_the_command_prints_the_table_or_json(photos, rows, capsys):
     line = ["bench", rows, "--batch-size", "8", "--seconds", "0.05"]
     assert main(line, VERBS) == 0
-    assert "delivered to Python" in capsys.readouterr().out
+    assert "delivered" in capsys.readouterr().out
     line[1] = photos
-    flags = ["--size", "64x48", "--dtype", "float32", "--json", "--select", "image", "--shuffle", "3"]
+    flags = ["--size", "64x48", "--crop", "random", "--json", "--select", "image", "--shuffle", "3"]
     assert main([*line, *flags], VERBS) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["limit"] in ("disk", "records", "parsing", "decoding", "Python")
-    assert found["bytes_per_second"]["parsed"] > found["examples_per_second"]["parsed"]
+    assert found["limit"] in ("records", "parsing", "decoding", "Python")
+    assert [*found["examples_per_second"]] == ["records", "parsed", "decoded", "delivered"]

@@ -10,7 +10,7 @@ import pytest
 
 from tests.pictures import image_file, write
 from tests.surface.command import snapshot
-from tfshards import prep
+from tfshards import loader, prep
 
 QUIET = {"log": lambda _: None, "engine": "local"}
 
@@ -41,6 +41,8 @@ def made(tmp_path_factory) -> Path:
     first = prep.build(photos, root / "data", shards=2, seed=1, **QUIET)
     prep.build(photos, root / "data", shards=2, overwrite=True, **QUIET)
     write(root / "old", first.folder)
+    position = loader.batches(root / "data", batch_size=2).position
+    write(root / "position.json", json.dumps(position.to_json()))
     shutil.copytree(root / "data", root / "more")
     shutil.copytree(root / "data", root / "torn")
     for shard in (root / "torn").glob("*/*.tfrecord-*"):

@@ -109,20 +109,6 @@ ANNOTATIONS = {
     "--boxes-in": choice("file"),
     "--column": Flag(("size", "size=x"), named="size"),
 }
-RUN = {
-    "--split": Flag(("z",), 1, "z"),
-    "--batch-size": COUNT,
-    "--workers": COUNT,
-    "--seed": Flag(("x",)),
-    "--how": choice("runs"),
-    "--run": Flag(("x", "0", "1"), named="run"),
-    "--lanes": Flag(("x", "0"), named="lanes"),
-    "--remainder": choice("drop"),
-    "--take": Flag(("x", "1/x", "x/2")),
-    "--classes": Flag(("cat=x",)),
-    "--from": Flag(("nowhere/x",), 1, "nowhere/x"),
-    "--numbers": SWITCH,
-}
 MANIFEST = ("format_version", "name", "build_id", "schema", "compression", "splits", "totals", "options")
 
 
@@ -315,11 +301,6 @@ LINES = [
             "--shuffle": Flag(("x",)),
             "--size": Flag(("x", "5x5")),
             "--crop": choice("center"),
-            "--flip": choice("horizontal"),
-            "--dtype": choice("float32"),
-            "--channels": Flag(("x",)),
-            "--method": choice("nearest"),
-            "--normalize": choice("unit"),
             "--seconds": Flag(("x", "0", "-1")),
         },
         ("limit", "advice"),
@@ -327,23 +308,21 @@ LINES = [
     ),
     line(
         "which",
-        "data",
+        "data position.json",
         {
             **CONFIG,
-            **RUN,
             "--step": Flag(("x", "1:x"), named="x"),
             "--epoch": Flag(("x", "-1")),
-            "--worker": Flag(("x", "9")),
+            "--workers": Flag(("x", "0")),
         },
         ("occurrences",),
-        options="--step 0 --batch-size 2",
+        options="--step 0",
     ),
     line(
         "when",
-        "data cat/0.png",
-        {**CONFIG, **RUN, "--epochs": Flag(("x", "1:x"), named="x")},
+        "data position.json cat/0.png",
+        {**CONFIG, "--workers": Flag(("x", "0")), "--epochs": Flag(("x", "1:x"), named="x")},
         ("occurrences",),
-        options="--batch-size 2",
     ),
     line("completion", "bash", {}, ("shell", "script"), inputs=()),
 ]

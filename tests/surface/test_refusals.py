@@ -79,8 +79,8 @@ REFUSALS = [
     ("adopt data", 1, "adopt-is-dataset", "data"),
     ("bench data --size none --crop center", 2, "bench-option-no-size", "--crop center"),
     ("bench numbers --size 5x5", 2, "bench-size-no-images", "--size 5x5"),
-    ("which data --step 0", 2, "usage", "--batch-size"),
-    ("when data cat/0.png --numbers --batch-size 2", 2, "number-form", ["'cat/0.png'", "--numbers"]),
+    ("which data --step 0", 2, "usage", "POSITION"),
+    ("when data labels.csv cat/0.png", 1, "position-file", "labels.csv"),
     ("completion csh", 2, "usage", ["csh", "bash"]),
 ]
 # command lines whose output OUT belongs to somebody else, or is within an input
