@@ -27,12 +27,15 @@ class Digits(lightning.LightningModule):
         return loader.torch.data_loader(batches, num_workers=2)
 
     def train_dataloader(self) -> torch.utils.data.DataLoader:
+        """Return the shuffled batches of this rank."""
         return self.loader_of("train", shuffle=loader.Shuffle(seed=0))
 
     def training_step(self, batch: list, index: int) -> torch.Tensor:
+        """Return the loss."""
         return torch.nn.functional.cross_entropy(self.net(batch[0].flatten(1) / 255), batch[1])
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
+        """Return Adam."""
         return torch.optim.Adam(self.parameters(), 0.005)
 
 
