@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 
 import tensorflow as tf
 
-from tfshards.loader.graph.raw_ops import without_autograph
+from tfshards.loader.graph.raw_ops import distributed, without_autograph
 from tfshards.loader.options.load_options import LoadOptions, ReadOptions, takes
 from tfshards.loader.options.order_options import Remainder
 from tfshards.loader.options.selection import Classes, Mix, Part
@@ -90,7 +90,7 @@ def distribute(options: DistributeOptions) -> tf.distribute.DistributedDataset:
         raise OptionsError("global-batch-too-large", global_batch_size=global_batch_size)
     if not has_several_hosts(strategy):
         # The length stays known, so that Keras also sees where an epoch ends.
-        return strategy.experimental_distribute_dataset(load_dataset(whole))
+        return distributed(strategy, load_dataset(whole))
 
     def of_host(context: tf.distribute.InputContext) -> tf.data.Dataset:
         worker = Worker(context.input_pipeline_id, context.num_input_pipelines)

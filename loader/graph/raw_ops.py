@@ -321,3 +321,16 @@ def fail(text: tf.Tensor) -> tf.Operation:
     """
     arguments = {"condition": False, "data": [text]}
     return _raw("Assert", arguments, lambda: tf.debugging.Assert(False, [text]))
+
+
+# Strategies and checkpoints
+
+
+PythonState: TypeAlias = tf.train.experimental.PythonState
+
+
+def distributed(
+    strategy: tf.distribute.Strategy, dataset: tf.data.Dataset
+) -> tf.distribute.DistributedDataset:
+    """Return the global batches of ``dataset``, split over the replicas of ``strategy``; length is known."""
+    return strategy.experimental_distribute_dataset(dataset)

@@ -77,8 +77,14 @@ def test_a_worker_is_read_from_the_variables(environment, variables, worker, rea
             "PMI_RANK and PMI_SIZE: 0 of 2; correct",
         ),
         (openmpi(0, 2) | cluster("worker", 0, worker=3), "TF_CONFIG: 0 of 3, OMPI.*: 0 of 2"),
-        (cluster("ps", 0, worker=2, ps=1), r"TF_CONFIG names parameter servers .* use loader\.distribute"),
-        (cluster("worker", 0, worker=2, ps=1), r"whose coordinator decides .* use loader\.distribute"),
+        (
+            cluster("ps", 0, worker=2, ps=1),
+            r"TF_CONFIG names parameter servers .* see examples/parameter_server\.py",
+        ),
+        (
+            cluster("worker", 0, worker=2, ps=1),
+            r"whose coordinator decides .* see examples/parameter_server\.py",
+        ),
         (cluster("worker", 2, worker=2), "TF_CONFIG's task index=2 must be an integer from 0 to 1"),
         (cluster("chief", 0, worker=2), "must be a JSON object with a cluster"),
         ({"TF_CONFIG": '{"cluster": {"worker": ["a:1"]}}'}, "must be a JSON object"),
