@@ -122,7 +122,7 @@ def test_the_verbs_print_receipts_also_of_the_run_of_a_position(data, command, t
     of_run = {name: options[name] for name in options if name != "workers"}
     run = batches(data, worker=Worker(0, 2), epochs=3, **of_run)
     file = tmp_path / "position.json"
-    start = Position(1, 2, run.order)
+    start = Position(*divmod(run.steps_per_epoch + 2, run.steps_per_epoch), run.order)
     file.write_text(json.dumps(start.to_json()))
     choice = flags if flags[0] in ("--take", "--classes") else []
     found = command("which", data, "--step", 1, "--from", file, "--workers", 4, *choice)
