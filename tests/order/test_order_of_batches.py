@@ -81,7 +81,7 @@ def test_a_run_resumes_at_any_step_on_any_number_of_workers_that_divides_the_lan
     options = {**case.options, "epochs": epochs, "select": ("number",)}
     first = quiet(batches, case.data.path, worker=Worker(0, count), **options)
     index = data.draw(st.integers(0, epochs * num_steps))
-    start = first.position_of(index)
+    start = Position(*divmod(index, first.steps_per_epoch), first.order)
     for _ in range(3):
         count = data.draw(st.sampled_from([n for n in range(1, 7) if (lanes or whole) % n == 0]))
         taken = data.draw(st.integers(0, min(5, epochs * num_steps - index)))

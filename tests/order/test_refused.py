@@ -57,6 +57,11 @@ CHOICES = [
 ]
 
 
+def position_of(run, index):
+    """Return the position of the batch with an index, counted from the start of epoch 0."""
+    return Position(*divmod(index, run.steps_per_epoch), run.order)
+
+
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     return written(tmp_path_factory.mktemp("refused"), [9, 0, 14, 7, 11], schema=NONE)
@@ -131,7 +136,7 @@ RUN = {"batch_size": 8, "shuffle": Shuffle(seed=3), "remainder": "keep", "epochs
 @pytest.fixture
 def start(data):
     """Return a position of a run, which passed through JSON."""
-    position = batches(data.path, **RUN).position_of(8)
+    position = position_of(batches(data.path, **RUN), 8)
     assert position == Position(1, 2)
     return Position.from_json(json.loads(json.dumps(position.to_json())))
 
@@ -171,14 +176,14 @@ def test_a_finished_run_has_no_steps_left(data, start):
     with raises(OptionsError, "start-after-end"):
         batches(data.path, start=Position(3, 1, start.order), **RUN)
     stored = {**RUN, "shuffle": None}
-    of_stored = batches(data.path, **stored).position_of(8)
+    of_stored = position_of(batches(data.path, **stored), 8)
     with raises(OptionsError, "resume-workers", what="global batch of 8 examples"):
         batches(data.path, start=of_stored, worker=Worker(0, 3), **stored)
 
 
 def test_a_resumed_run_keeps_its_lanes(data):
     options = {**RUN, "batch_size": 17, "remainder": "pad"}
-    start = batches(data.path, worker=Worker(3, 16), **options).position_of(0)
+    start = batches(data.path, worker=Worker(3, 16), **options).position
     assert start.order["lanes"] == 16, "the default of as many workers, not that of one"
     resumed = batches(data.path, start=start, worker=Worker(3, 8), **{**options, "batch_size": 34})
     assert resumed.position.order["lanes"] == 16
