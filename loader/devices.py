@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import tensorflow as tf
 
-from tfshards.loader.graph.raw_ops import without_autograph
+from tfshards.loader.graph.raw_ops import distributed, without_autograph
 from tfshards.loader.options.boxes import Boxes, Keypoints
 from tfshards.loader.options.image import Image
 from tfshards.loader.options.load_options import LoadOptions, OnDamage, Remainder, SampleWeights
@@ -113,7 +113,7 @@ def distribute(
         raise OptionsError("global-batch-too-large", global_batch_size=global_batch_size)
     if not has_several_hosts(strategy):
         # The length stays known, so that Keras also sees where an epoch ends.
-        return strategy.experimental_distribute_dataset(load_dataset(whole))
+        return distributed(strategy, load_dataset(whole))
 
     def of_host(context: tf.distribute.InputContext) -> tf.data.Dataset:
         worker = Worker(context.input_pipeline_id, context.num_input_pipelines)

@@ -71,11 +71,14 @@ class Epochs(DistributedSampler[Any]):  # type: ignore[misc]
 
     def __init__(self, batches: Batches, ahead: int = 0) -> None:
         # without the base's, which would ask for a process group
-        self._batches = batches
+        self.batches: Batches = batches
         # an iteration of one batch cannot be told from a look
-        self._looks = ahead + (batches.steps_per_epoch > 1)
-        self._begin = self._next = batches.first
-        self._epoch: int | None = None
+        self.looks: int = ahead + (batches.steps_per_epoch > 1)
+        # indices of the batch with which the next iteration begins, and of the one after the newest
+        self.begin: int = batches.first
+        self.next: int = self.begin
+        # the epoch that was set
+        self.epoch: int | None = None
         ranks = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
         if batches.worker.count != ranks and not batches.is_worker_given:
             warnings.warn(
@@ -86,11 +89,11 @@ class Epochs(DistributedSampler[Any]):  # type: ignore[misc]
 
     def __len__(self) -> int:
         """Return the number of batches of an iteration."""
-        return len(self._batches)
+        return len(self.batches)
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         """Return an iterator of epoch and step of each batch."""
-        return _Iteration(self, self._begin)
+        return _Iteration(self, self.begin)
 
     def set_epoch(self, epoch: int) -> None:
         """Make ``epoch`` the epoch of iterations until the next call, as in ``DistributedSampler``.
@@ -102,17 +105,17 @@ class Epochs(DistributedSampler[Any]):  # type: ignore[misc]
                 not an epoch; or ``epoch`` is less than 0.
         """
         check_least("epoch", epoch, 0)
-        if not self._batches.is_one_pass:
+        if not self.batches.is_one_pass:
             raise OptionsError("set-epoch-of-run")
-        self._epoch = epoch
-        steps = self._batches.steps_per_epoch
-        if not steps or self._begin // steps != epoch:
-            self._begin = epoch * steps
+        self.epoch = epoch
+        steps = self.batches.steps_per_epoch
+        if not steps or self.begin // steps != epoch:
+            self.begin = epoch * steps
 
     def state_dict(self) -> State:
         """Return the position after the batch asked for last, as the JSON values of ``Position``."""
-        epoch, step = divmod(self._next, max(1, self._batches.steps_per_epoch))
-        return Position(epoch, step, self._batches.order).to_json()
+        epoch, step = divmod(self.next, max(1, self.batches.steps_per_epoch))
+        return Position(epoch, step, self.batches.order).to_json()
 
     def load_state_dict(self, state: State) -> None:
         """Let the next iteration begin where ``state_dict`` was called, in any number of processes.
@@ -121,8 +124,8 @@ class Epochs(DistributedSampler[Any]):  # type: ignore[misc]
             OptionsError: the state is from a run with another order.
         """
         position = Position.from_json(state)
-        check_same_order(position.order, self._batches.order)
-        self._begin = self._next = position.epoch * self._batches.steps_per_epoch + position.step
+        check_same_order(position.order, self.batches.order)
+        self.begin = self.next = position.epoch * self.batches.steps_per_epoch + position.step
 
 
 class _Iteration(Iterator[tuple[int, int]]):
@@ -130,22 +133,22 @@ class _Iteration(Iterator[tuple[int, int]]):
 
     def __init__(self, sampler: Epochs, begin: int) -> None:
         self._sampler, self._index, self._num_calls = sampler, begin, 0
-        batches, steps = sampler._batches, sampler._batches.steps_per_epoch
+        batches, steps = sampler.batches, sampler.batches.steps_per_epoch
         self._end = (begin // max(1, steps) + 1) * steps if batches.is_one_pass else batches.end
 
     def __next__(self) -> tuple[int, int]:
         self._num_calls += 1
-        if self._num_calls > self._sampler._looks:
-            self._sampler._begin = self._after()
+        if self._num_calls > self._sampler.looks:
+            self._sampler.begin = self._after()
         if self._index == self._end:
             raise StopIteration
         self._index += 1
-        self._sampler._next = self._index
-        return divmod(self._index - 1, self._sampler._batches.steps_per_epoch)
+        self._sampler.next = self._index
+        return divmod(self._index - 1, self._sampler.batches.steps_per_epoch)
 
     def _after(self) -> int:
         """Return where the iteration after this one begins."""
-        batches, epoch = self._sampler._batches, self._sampler._epoch
+        batches, epoch = self._sampler.batches, self._sampler.epoch
         if not batches.is_one_pass or self._end is None:
             return batches.first
         return self._end if epoch is None else epoch * batches.steps_per_epoch
@@ -155,7 +158,7 @@ class _Iteration(Iterator[tuple[int, int]]):
 
     def load_state_dict(self, state: State) -> None:
         self._index, self._end = state["index"], state["end"]
-        self._sampler._begin = self._after() if self._index == self._end else self._index
+        self._sampler.begin = self._after() if self._index == self._end else self._index
 
 
 def as_tensors(value: Batch) -> Batch:

@@ -5,6 +5,9 @@ import os
 import re
 import shutil
 import signal
+import subprocess
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -38,9 +41,17 @@ def digits(tmp_path_factory):
 def run(programs):
     """Return a function that runs an example and returns what it printed."""
 
-    def run(name, *arguments, returncode=0):
-        environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
-        done = programs.run([EXAMPLES / name, *arguments], env=environment, timeout=300)
+    def run(name, *arguments, returncode=0, **variables):
+        environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", **variables}
+        if name.startswith("with_"):
+            package = name.removeprefix("with_").removesuffix(".py")
+            if find_spec(package) is None:
+                pytest.skip(f"{package} is not installed")
+            # not in a process that has imported TensorFlow
+            command = [sys.executable, EXAMPLES / name, *arguments]
+            done = subprocess.run(command, env=environment, timeout=300, capture_output=True, text=True)
+        else:
+            done = programs.run([EXAMPLES / name, *arguments], env=environment, timeout=300)
         assert done.returncode == returncode, done.stderr
         return done.stdout
 
@@ -59,7 +70,15 @@ PRINTED = [
         r"(?s)CPU:0.*CPU:1.*loss: ([\d.]+) in the first step, ([\d.]+) in step",
         lambda first, last: last < 0.8 * first,
     ),
+    (
+        ["parameter_server.py", "DATA"],
+        r"loss: ([\d.]+) in the first step, ([\d.]+) in step",
+        lambda first, last: last < 0.8 * first,
+    ),
     # three digits are rare in the training split
+    (["with_jax.py", "DATA"], r"on 4 devices\naccuracy: ([\d.]+) on", lambda a: a > 0.6),
+    (["with_lightning.py", "DATA"], r"^accuracy: ([\d.]+) on", lambda a: a > 0.6),
+    (["with_grain.py", "DATA"], r"labels, (\d+)% in the order of load", lambda percent: percent == 100),
     (["mirrored_fit.py", "DATA"], r"^accuracy: ([\d.]+)", lambda a: a > 0.6),
     (["larger_than_memory.py", "DATA", "FAST"], r"^accuracy: ([\d.]+)$", lambda a: a > 0.6),
     (
@@ -69,7 +88,6 @@ PRINTED = [
     ),
     # these start each of their workers
     (["mirrored_custom_loop.py", "DATA"], r"^accuracy: ([\d.]+) on", lambda a: a > 0.6),
-    (["parameter_server.py", "DATA"], r"^accuracy: ([\d.]+) on", lambda a: a > 0.6),
     (
         ["multiworker.py", "DATA"],
         r"(?s)worker . of 2: accuracy: ([\d.]+) on.*worker . of 2: accuracy: ([\d.]+) on",
@@ -85,6 +103,16 @@ def test_an_example_prints_what_the_guide_promises(words, pattern, holds, run, d
     found = re.search(pattern, output, re.M)
     assert found, output
     assert holds(*map(float, found.groups())), output
+
+
+@pytest.mark.nightly
+def test_keras_resumes_on_another_backend(run, digits, tmp_path):
+    for epochs, backend in enumerate(("jax", "torch", "tensorflow"), 10):
+        if find_spec(backend) is None:
+            pytest.skip(f"{backend} is not installed")
+        output = run("with_keras.py", digits, tmp_path / "checkpoints", KERAS_BACKEND=backend)
+        found = re.search(rf"^{backend}: {epochs} epochs, accuracy: ([\d.]+)$", output, re.M)
+        assert float(found[1]) > 0.6, output
 
 
 @pytest.mark.nightly

@@ -194,3 +194,16 @@ def fail_unless(fault: tf.Tensor) -> tf.Operation:
     ``tf.debugging.Assert`` would wrap it in a ``tf.cond``.
     """
     return tf.raw_ops.Assert(condition=tf.equal(fault, ""), data=[fault])
+
+
+# Strategies and checkpoints
+
+
+PythonState: TypeAlias = tf.train.experimental.PythonState
+
+
+def distributed(
+    strategy: tf.distribute.Strategy, dataset: tf.data.Dataset
+) -> tf.distribute.DistributedDataset:
+    """Return the global batches of ``dataset``, split over the replicas of ``strategy``; length is known."""
+    return strategy.experimental_distribute_dataset(dataset)

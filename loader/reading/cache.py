@@ -28,8 +28,8 @@ from tfshards.loader.reading.source import OpenSplit
 from tfshards.schemas import FormatError, InputError, Problem, Shard
 from tfshards.schemas.columns import Octets
 from tfshards.schemas.compression import CODEC_ERRORS, unpacked
-from tfshards.schemas.index import IntArray as Ints
 from tfshards.schemas.errors import size
+from tfshards.schemas.index import IntArray as Ints
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.locking import lock
 from tfshards.schemas.storage.untrusted import Limit, open_regular, read_whole

@@ -201,7 +201,9 @@ class Feed:
         num_steps, bounds = self.plan.assignment.num_steps, [0]
         length, factor = self.group, 2
         if self._windows is None:
-            size = max(_FIRST_RECORDS, _FIRST_BYTES / self.plan.record_bytes) / self.plan.assignment.batch_size
+            size = (
+                max(_FIRST_RECORDS, _FIRST_BYTES / self.plan.record_bytes) / self.plan.assignment.batch_size
+            )
             length, factor = max(self.group, int(size / self.group) * self.group), 1 << 20
         while bounds[-1] + length < num_steps:
             bounds.append(bounds[-1] + min(length, self._chunk))

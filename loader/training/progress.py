@@ -6,12 +6,13 @@ import json
 
 import tensorflow as tf
 
+from tfshards.loader.graph.raw_ops import PythonState
 from tfshards.loader.options.selection import Position
 from tfshards.loader.training.counter import Counter
 from tfshards.schemas import OptionsError
 
 
-class Progress(Counter, tf.train.experimental.PythonState):  # type: ignore[misc]
+class Progress(Counter, PythonState):  # type: ignore[misc]
     """The position of a run, saved in a ``tf.train.Checkpoint`` together with the model that it belongs to.
 
     >>> progress = loader.Progress()

@@ -22,7 +22,7 @@ from tfshards.loader.options.validation import check_least
 from tfshards.loader.training.counter import Counter
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.storage import AnyPath, any_path, verbs
-from tfshards.schemas.storage.any_path import on_disk
+from tfshards.schemas.storage.any_path import absolute, on_disk
 from tfshards.schemas.storage.untrusted import open_regular
 
 # A power cut may damage the newest file; the one before it can then be restored.
@@ -76,7 +76,7 @@ class Resume:
             InputError: ``folder`` has saved files, but none that can be read.
             OptionsError: ``every`` is less than 1.
         """
-        self._folder = any_path(folder, "folder")
+        self._folder = absolute(any_path(folder, "folder"))
         if every is not None:
             check_least("every", every, 1)
         self._every, self._batches, self._since = every, 0, 0
@@ -168,9 +168,11 @@ class Resume:
         if hasattr(self.model, "jax_state_sync"):
             # within an epoch the variables of JAX are not in the model
             self.model.jax_state_sync()
-        verbs.make_folder(self._folder)
-        with tempfile.TemporaryDirectory(dir=on_disk(self._folder)) as scratch:
-            new = Path(scratch, "new.weights.h5")
+        for folder in reversed(verbs.missing_folders(self._folder)):
+            verbs.make_folder(folder)
+        with tempfile.TemporaryDirectory() as scratch:
+            # what a killed process leaves is overwritten
+            new = (on_disk(self._folder) or Path(scratch)) / "new.weights.h5"
             self.model.save_weights(new)
             with h5py.File(new, "a") as file:
                 file[_STATE] = json.dumps(

@@ -10,7 +10,7 @@ FAULTS = [
     (
         "a look at the first batch counts as an epoch in PyTorch",
         "loader/torch.py",
-        "if self._num_calls > self._sampler._looks:",
+        "if self._num_calls > self._sampler.looks:",
         "if self._num_calls:",
         "tests/loader/test_frameworks.py::test_each_iteration_is_the_next_epoch_unless_it_was_a_look_or_an_epoch_is_set",
     ),

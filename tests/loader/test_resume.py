@@ -139,7 +139,7 @@ def trained(numbered, folder, epochs):
 @pytest.fixture(scope="module")
 def runs(numbered, tmp_path_factory):
     """Return the folder and the weights of undisturbed runs of 1 to 4 epochs."""
-    folders = {epochs: tmp_path_factory.mktemp("runs") / str(epochs) for epochs in range(1, 5)}
+    folders = {epochs: tmp_path_factory.mktemp("runs") / "of" / str(epochs) for epochs in range(1, 5)}
     return {epochs: (folder, trained(numbered, folder, epochs)) for epochs, folder in folders.items()}
 
 
@@ -179,7 +179,6 @@ def test_the_newest_sound_file_is_taken_and_damaged_ones_are_named(numbered, run
 def test_what_was_not_finished_is_passed_over(runs, tmp_path):
     folder = shutil.copytree(runs[3][0], tmp_path / "saved")
     shutil.copy(saved_in(folder)[1], folder / "new.weights.h5")
-    (folder / "tmpabc").mkdir()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert loader.Resume(folder).progress.epoch == 3

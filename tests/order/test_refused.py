@@ -56,6 +56,11 @@ CHOICES = [
 ]
 
 
+def position_of(run, index):
+    """Return the position of the batch with an index, counted from the start of epoch 0."""
+    return Position(*divmod(index, run.steps_per_epoch), run.order)
+
+
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     return written(tmp_path_factory.mktemp("refused"), [9, 0, 14, 7, 11], schema=NONE)
@@ -137,7 +142,8 @@ RUN = {"batch_size": 8, "shuffle": Shuffle(seed=3), "remainder": "keep", "epochs
 @pytest.fixture
 def start(data):
     """Return a position of a run, which passed through JSON."""
-    position = Position(1, 2, batches(data.path, **RUN).order)
+    position = position_of(batches(data.path, **RUN), 8)
+    assert position == Position(1, 2)
     return Position.from_json(json.loads(json.dumps(position.to_json())))
 
 
@@ -176,7 +182,7 @@ def test_a_finished_run_has_no_steps_left(data, start):
     with raises(OptionsError, "start-after-end"):
         batches(data.path, start=Position(3, 1, start.order), **RUN)
     stored = {**RUN, "shuffle": None}
-    of_stored = Position(1, 2, batches(data.path, **stored).order)
+    of_stored = position_of(batches(data.path, **stored), 8)
     with raises(OptionsError, "resume-workers", what="global batch of 8 examples"):
         batches(data.path, start=of_stored, worker=Worker(0, 3), **stored)
 
