@@ -39,7 +39,7 @@ class Ranges:
         del epoch  # every epoch has the same examples
         ends = np.cumsum(self.sizes)
         if len(ends) == 1:
-            return members + self.starts[0]
+            return members + int(self.starts[0])
         row = np.searchsorted(ends, members, side="right")
         found: Ints = members + (self.starts - (ends - self.sizes))[row]
         return found

@@ -206,7 +206,7 @@ class Frames:
         return np.concatenate(found)
 
     def _stated(self, shard: int, edges: Ints) -> Ints:
-        """Return the lengths in the headers of neighbors between these offsets; -1 for what cannot be read."""
+        """Return the lengths in the headers of neighbors between these offsets; -1 if it cannot be read."""
         count, start, end = len(edges) - 1, int(edges[0]), int(edges[-1])
         stated = np.full(count, -1, np.int64)
         try:
@@ -403,7 +403,7 @@ def intervals_of(
     flat, width = numbers.reshape(-1), numbers.shape[1]
     is_first = np.ones(len(flat), np.bool_)
     is_first[1:] = (flat[1:] != flat[:-1] + 1) | (flat[1:] < 0)
-    is_first[::width] = True
+    is_first[:: max(1, width)] = True
     if kinds is not None:
         is_first[1:] |= kinds[1:] != kinds[:-1]
     rows = np.flatnonzero(is_first)

@@ -196,7 +196,8 @@ class Feed:
         """The steps of an epoch at which chunks begin, and the end.
 
         The first chunk is short, so that the first batch does not wait for the plan of many. Each is longer
-        than the one before it, up to a limit: much longer if only a plan is made, since each opens files anew.
+        than the one before it, up to a limit: much longer where records are not fetched, since each opens
+        files anew.
         """
         num_steps, bounds = self.plan.assignment.num_steps, [0]
         length, factor = self.group, 2

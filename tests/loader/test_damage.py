@@ -376,7 +376,7 @@ def test_what_skipping_cannot_repair_is_an_error(copied, numbered, tmp_path):
         load(copied, **SKIP)
     path = shutil.copytree(numbered([5, 5]), tmp_path / "foreign")
     shard_of(path, 0).write_bytes(shard_of(path, 1).read_bytes())
-    with pytest.raises(FormatError, match="00000-of-00002: ends with .* it is a different file"):
+    with pytest.raises(FormatError, match=r"00000-of-00002: ends with .* it is a different file"):
         load(path, **SKIP)
     for shard in shards_of(path):
         shard.unlink()

@@ -1,4 +1,4 @@
-"""What is fetched from a bucket by the order: the same batches, few bytes, a cache that keeps what came first."""
+"""What is fetched from a bucket by the order: the same batches, and a cache that keeps what came first."""
 
 import sys
 import threading
