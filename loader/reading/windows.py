@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import tempfile
 import threading
@@ -19,7 +20,7 @@ from tfshards.schemas.index import FRAME_OVERHEAD
 from tfshards.schemas.index import IntArray as Ints
 
 # Bytes that are fetched together: one such window is read, the next one is fetched.
-WINDOW_BYTES = 128 << 20
+WINDOW_BYTES = 256 << 20
 # Takes the place of the number of an example whose record TensorFlow must not read.
 UNREADABLE = -3
 
@@ -49,13 +50,12 @@ class Windows:
             is_cached[rows] = self._cache.has(flat[rows])
             rows = rows[~is_cached[rows]]
         place = self._frames.places(flat[rows])
-        data, starts = self._fetched(place)
+        window, starts = self._fetched(place)
         is_read = starts >= 0
         flat[rows[~is_read]] = UNREADABLE
         if self._cache is not None:
             kept = Place(*(each[is_read] for each in place))
-            self._cache.keep(flat[rows[is_read]], kept, data, starts[is_read])
-        window = _MemoryFile(data)
+            self._cache.keep(flat[rows[is_read]], kept, window.data, starts[is_read])
         with self._lock:
             self._open[reader].append(window)
         files = np.append(self._cached_paths, np.array([window.path], object))
@@ -69,33 +69,39 @@ class Windows:
         file = np.where(of_cache, shards, np.where(firsts < 0, len(files) - 2, len(files) - 1))
         return files, np.stack([file, offsets, counts], axis=1), lanes
 
-    def _fetched(self, place: Place) -> tuple[Octets, Ints]:
-        """Return the bytes of frames, and where each begins; -1 for those that cannot be fetched, or lie."""
+    def _fetched(self, place: Place) -> tuple[_MemoryFile, Ints]:
+        """Return a file of the bytes of frames, and where each begins; -1 if it is missing, or lies."""
+        window = _MemoryFile()
         try:
             # what lies between is fetched when it is due
-            data, starts = self._frames.fetch(*place, gap=0)
+            data, starts = self._frames.fetch(place, gap=0, make=window.make)
         except FormatError:
             # whoever misses a record asks for it alone, and names it
-            return np.zeros(0, np.uint8), np.full(len(place.shards), -1, np.int64)
+            return window, np.full(len(place.shards), -1, np.int64)
         stated = np.zeros(len(starts), np.int64)
         for byte in range(8):
             stated |= data[starts + byte].astype(np.int64) << 8 * byte
-        return data, np.where(stated == place.lengths - FRAME_OVERHEAD, starts, -1)
+        return window, np.where(stated == place.lengths - FRAME_OVERHEAD, starts, -1)
 
 
 class _MemoryFile:
     """Bytes as a file, in memory where the system has such files, which is gone with its last user."""
 
-    def __init__(self, data: Octets) -> None:
+    def __init__(self) -> None:
         if hasattr(os, "memfd_create"):
-            self._file: IO[bytes] = os.fdopen(os.memfd_create("tfshards"), "wb", buffering=0)
+            self._file: IO[bytes] = os.fdopen(os.memfd_create("tfshards"), "w+b", buffering=0)
             self.path = f"/proc/self/fd/{self._file.fileno()}"
         else:
             self._file = tempfile.NamedTemporaryFile(prefix="tfshards-", buffering=0)  # noqa: SIM115
             self.path = self._file.name
-        view = data.data
-        while view:
-            view = view[self._file.write(view) :]
+        self.data: Octets = np.zeros(0, np.uint8)
+
+    def make(self, size: int) -> Octets:
+        """Return the bytes of the file, of this size, as an array that is written to."""
+        if size:
+            os.ftruncate(self._file.fileno(), size)
+            self.data = np.frombuffer(mmap.mmap(self._file.fileno(), size), np.uint8)
+        return self.data
 
     def __del__(self) -> None:
         self._file.close()

@@ -218,12 +218,10 @@ class Feed:
         files anew.
         """
         num_steps, bounds = self.plan.assignment.num_steps, [0]
-        length, factor = self.group, 2
-        if self._windows is None:
-            size = (
-                max(_FIRST_RECORDS, _FIRST_BYTES / self.plan.record_bytes) / self.plan.assignment.batch_size
-            )
-            length, factor = max(self.group, int(size / self.group) * self.group), 1 << 20
+        records, factor = max(_FIRST_RECORDS, _FIRST_BYTES / self.plan.record_bytes), 1 << 20
+        if self._windows is not None:
+            records, factor = WINDOW_BYTES / 4 / self.plan.record_bytes, 2
+        length = self.group * max(1, int(records / self.plan.assignment.batch_size / self.group))
         while bounds[-1] + length < num_steps:
             bounds.append(bounds[-1] + min(length, self._chunk))
             length = min(factor * length, self._chunk)
