@@ -168,11 +168,11 @@ FAULTS = [
         FETCHED,
     ),
     (
-        "what cannot be fetched counts as read",
+        "a record of a bucket that cannot be read is left to TensorFlow",
         "loader/reading/windows.py",
-        "is_read = starts >= 0",
-        "is_read = starts >= -1",
-        "tests/loader/test_remote.py::test_a_store_that_fails_changes_no_batch",
+        "flat[rows[~is_read]] = UNREADABLE",
+        "flat[rows[:0]] = UNREADABLE",
+        "tests/loader/test_remote.py::test_a_damaged_record_is_named_as_in_a_local_file_or_skipped",
     ),
     (
         "classes without examples count for even weights",
