@@ -158,7 +158,7 @@ FAULTS = [
         FIRST,
         "found[np.isin(numbers, self.frames.lies(firsts, counts))] = False",
         "self.frames.lies(firsts, counts)",
-        f"{FETCHING}::test_a_flipped_byte_in_the_cache_is_fetched_again",
+        f"{FETCHING}::test_what_is_damaged_in_the_cache_is_fetched_again",
     ),
     (
         "a record of a window is the one after it",
