@@ -14,6 +14,7 @@ import fnmatch
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 # what a copy needs, so that its tests import its own package
 COPIED = ("src", "prep", "loader", "schemas", "tests", "docs", "examples", "pyproject.toml", "README.md")
+# ends of a process that a fault has crashed; SIGKILL may be lack of memory for other reasons
+CRASHES = (-signal.SIGABRT, -signal.SIGSEGV)
 # folders whose tests judge from outside
 OUTSIDE = ("conformance", "verbs", "order", "crash", "pixels", "surface")
 TIMEOUT = 1200
@@ -80,6 +83,8 @@ def seeded(fault: Fault, copy: Path, tests: list[str]) -> str | None:
         return f"{' '.join(tests)} (no end after {TIMEOUT} s)"
     finally:
         path.write_text(before)
+    if done.returncode in CRASHES:
+        return f"{' '.join(tests)} ({signal.Signals(-done.returncode).name})"
     if done.returncode not in (0, 1):
         raise RuntimeError(f"{fault.name}: pytest ended with {done.returncode}\n{done.stdout}{done.stderr}")
     failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.M)

@@ -37,8 +37,12 @@ def copy(tmp_path):
 
 @pytest.mark.parametrize(
     ("new", "finder"),
-    [("[1, 0]", "test_module.py::test_labels"), ("[0, 0 + 1]", None)],
-    ids=["found", "missed"],
+    [
+        ("[1, 0]", "test_module.py::test_labels"),
+        ("[0, 0 + 1]", None),
+        ('__import__("os").abort()', "test_module.py (SIGABRT)"),
+    ],
+    ids=["found", "missed", "crashed"],
 )
 def test_a_fault_is_found_by_a_test_that_fails_and_then_taken_back(copy, monkeypatch, new, finder):
     monkeypatch.setattr(seeded_faults, "ROOT", copy)

@@ -4,6 +4,12 @@ IMAGES, DAMAGE = "tests/loader/test_images.py", "tests/loader/test_damage.py"
 BOTH = f"{IMAGES}::test_tensorflow_and_numpy_deliver_the_same_pixels_of_every_file"
 SIXTEEN = f"{IMAGES}::test_values_of_16_bits_are_exact_and_those_of_8_bits_are_scaled_by_257"
 NAMED = f"{IMAGES}::test_images_are_resized_and_cut_as_their_names_say"
+FETCHING, CACHE = "tests/loader/test_fetching.py", "tests/loader/test_cache.py"
+FETCHED = f"{FETCHING}::test_batches_are_those_of_local_files"
+BOUND = f"{FETCHING}::test_a_cache_keeps_what_came_first_and_never_fetches_more"
+FLIPPED = f"{DAMAGE}::test_a_flipped_bit_is_an_error_that_names_shard_record_and_offset"
+SKIPPED = f"{DAMAGE}::test_all_other_examples_keep_their_positions"
+FRAMES, FIRST = "loader/reading/frames.py", "loader/reading/cache.py"
 CROPS = "loader/examples/crops.py"
 
 FAULTS = [
@@ -65,38 +71,108 @@ FAULTS = [
     ),
     (
         "a shard of another build is read",
-        "loader/integrity/files.py",
+        "loader/reading/opening.py",
         "if last_bytes != shard.last_bytes:",
         "if not last_bytes:",
         f"{DAMAGE}::test_damage_of_files_is_refused_by_name_before_the_first_step",
     ),
     (
         "the records of a missing shard count as sound",
-        "loader/integrity/damaged.py",
-        "return ~bad, None",
-        "return bad, None",
-        f"{DAMAGE}::test_all_other_examples_keep_their_positions",
+        FRAMES,
+        "except FormatError:\n                return False",
+        "except FormatError:\n                return True",
+        SKIPPED,
+    ),
+    (
+        "sound records are skipped with a damaged one",
+        "loader/reading/damage.py",
+        "found = numbers[~self._frames.is_sound(numbers)]",
+        "found = numbers",
+        SKIPPED,
+    ),
+    (
+        "a damaged record has a weight",
+        "loader/tensors/feed.py",
+        "return self._damage.without(numbers)",
+        "return numbers",
+        SKIPPED,
+    ),
+    (
+        "a damaged record among sound ones is accepted",
+        FRAMES,
+        "if not right.all():",
+        "if not right.any():",
+        FLIPPED,
+    ),
+    (
+        "a length that lies is passed on",
+        FRAMES,
+        "wrong = stated != np.diff(edges) - FRAME_OVERHEAD",
+        "wrong = stated < 0",
+        SKIPPED,
+    ),
+    (
+        "bytes between records that are read together are not passed over",
+        FRAMES,
+        "starts[order] = offsets - np.repeat(pieces.offsets - begins, counts)",
+        "starts[order] = np.cumsum(ends - offsets) - (ends - offsets)",
+        "tests/loader/test_records.py::test_any_numbers_give_what_load_delivers",
     ),
     (
         "an error names the record before the damaged one",
-        "loader/records/intervals.py",
-        '" is damaged at record {}, offset {}", (num_sound, offset)',
-        '" is damaged at record {}, offset {}", (num_sound - 1, offset)',
-        f"{DAMAGE}::test_a_flipped_bit_is_an_error_that_names_shard_record_and_offset",
+        FRAMES,
+        "record = number - int(self.ends[shard] - self.sizes[shard])",
+        "record = number - int(self.ends[shard] - self.sizes[shard]) - 1",
+        FLIPPED,
     ),
     (
         "a copy of damaged bytes is kept",
-        "loader/resources/cache.py",
+        FIRST,
         'if f"sha256:{digest.hexdigest()}" != shard.digest:',
         "if not digest.hexdigest():",
-        "tests/loader/test_cache.py::test_a_damaged_shard_raises_before_the_first_step_and_is_never_copied",
+        f"{CACHE}::test_a_damaged_shard_raises_before_the_first_step_and_is_never_copied",
     ),
     (
-        "each pipeline of a cache takes all of its bytes",
-        "loader/fetching/folder.py",
-        "part = min(each, left // count)",
-        "part = min(each, bound)",
-        "tests/loader/test_fetching.py::test_pipelines_of_one_cache_divide_its_bytes_and_what_ended_ones_have_left",
+        "the copies of another build are read",
+        FIRST,
+        'f"{shard.path} {shard.digest}\\n"',
+        'f"{shard.path}\\n"',
+        f"{CACHE}::test_a_later_run_finds_the_copies_and_replaces_damaged_ones",
+    ),
+    (
+        "each chunk of a cache takes all of its bytes",
+        FIRST,
+        "np.cumsum(place.lengths[order]) <= left",
+        "np.cumsum(place.lengths[order]) <= self._most_bytes",
+        BOUND,
+    ),
+    (
+        "a record counts as kept that was not written",
+        FIRST,
+        "os.pwrite(file.fileno(), part.data, int(offsets[first]))",
+        "os.pwrite(file.fileno(), part.data[:0], int(offsets[first]))",
+        BOUND,
+    ),
+    (
+        "the header of a cached record is believed",
+        FIRST,
+        "found[np.isin(numbers, self.frames.lies(firsts, counts))] = False",
+        "self.frames.lies(firsts, counts)",
+        f"{FETCHING}::test_what_is_damaged_in_the_cache_is_fetched_again",
+    ),
+    (
+        "a record of a window is the one after it",
+        "loader/reading/windows.py",
+        "where[rows] = starts\n",
+        "where[rows] = np.roll(starts, -1)\n",
+        FETCHED,
+    ),
+    (
+        "a record of a bucket that cannot be read is left to TensorFlow",
+        "loader/reading/windows.py",
+        "flat[rows[~is_read]] = UNREADABLE",
+        "flat[rows[:0]] = UNREADABLE",
+        "tests/loader/test_remote.py::test_a_damaged_record_is_named_as_in_a_local_file_or_skipped",
     ),
     (
         "classes without examples count for even weights",
@@ -118,12 +194,5 @@ FAULTS = [
         "np.where(numbers < 0, numbers + len(self), numbers)",
         "np.where(numbers < 0, numbers + len(self) - 1, numbers)",
         "tests/loader/test_records.py::test_a_sequence_of_examples",
-    ),
-    (
-        "without the raw operation equal bounds are excluded",
-        "loader/graph/raw_ops.py",
-        'tf.searchsorted(sorted_rows, values, "right", tf.int64)',
-        'tf.searchsorted(sorted_rows, values, "left", tf.int64)',
-        "tests/loader/test_raw_ops.py::test_batches_need_no_raw_operations_and_each_missing_one_is_named_once",
     ),
 ]

@@ -45,7 +45,7 @@ def test_the_order_does_not_change_and_the_files_are_not_read_again(dataset, tmp
     assert found == expected
 
 
-def test_a_later_run_finds_the_copies_and_replaces_damaged_ones(dataset, tmp_path):
+def test_a_later_run_finds_the_copies_and_replaces_damaged_ones(write_dataset, dataset, tmp_path):
     cache = f"disk:{tmp_path / 'near'}"
     expected = numbers(dataset, cache=cache)
     made = copies(tmp_path / "near")
@@ -61,6 +61,11 @@ def test_a_later_run_finds_the_copies_and_replaces_damaged_ones(dataset, tmp_pat
     assert made[1].read_bytes() == shards_of(dataset)[1].read_bytes()
     kept = [path.stat() for path in made]
     assert [kept[i].st_ino == before[i].st_ino for i in range(SHARDS)] == [True, False, True]
+    # another build, whose shards have the same names and sizes
+    others = [{"number": i, "payload": bytes(2000)} for i in range(COUNT)]
+    other = write_dataset(tmp_path / "other" / "slow", PAYLOAD, {"train": np.array_split(others, SHARDS)})
+    data = loader.load(other, batch_size=50, select=("payload",), shuffle=None, cache=cache)
+    assert {each for (batch,) in data.as_numpy_iterator() for each in batch} == {bytes(2000)}
 
 
 def test_a_damaged_shard_raises_before_the_first_step_and_is_never_copied(dataset, tmp_path):

@@ -14,7 +14,10 @@ from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.loader.reading import frames
 from tfshards.schemas import Feature, FormatError, InputError, OptionsError, Schema, read_manifest
+from tfshards.schemas.frames import header_of
 from tfshards.schemas.storage import any_path, stores
+
+from .conftest import frames_of
 
 server, proxy, bucket, upload = conftest.server, conftest.proxy, conftest.bucket, conftest.upload
 
@@ -97,20 +100,31 @@ def test_a_compressed_dataset_is_read_from_copies(write_dataset, upload, tmp_pat
         assert batches(remote, cache=cache, **options) == batches(local, cache=cache, **options)
 
 
-def test_a_flipped_byte_is_named_as_in_a_local_file_or_skipped(local, remote, tmp_path):
+def flipped(frame):
+    return frame[:300] + bytes([frame[300] ^ 1]) + frame[301:]
+
+
+def lengthened(frame):
+    """Return a frame that states a length that has its checksum, but would take all memory."""
+    header = header_of(1 << 40)
+    return header + frame[len(header) :]
+
+
+@pytest.mark.parametrize("damaged", [flipped, lengthened])
+def test_a_damaged_record_is_named_as_in_a_local_file_or_skipped(local, remote, tmp_path, damaged):
     shard = read_manifest(local).shards[2].path
-    length = read_manifest(local).shards[2].num_bytes // (COUNT // SHARDS)
+    start, end = frames_of(local / shard).offsets[100:102].tolist()
 
-    def flip(data):
-        data[100 * length + 300] ^= 1
+    def spoil(data):
+        data[start:end] = damaged(bytes(data[start:end]))
 
-    change(remote, shard, flip)
+    change(remote, shard, spoil)
     for cache in ({}, {"cache": f"disk:{tmp_path / 'near'}, 20MB"}):
         data = loader.load(remote, batch_size=20, shuffle=None, **cache)
         seen = []
         with pytest.raises(tf.errors.InvalidArgumentError) as error:
             seen.extend(int(batch["number"][0]) for batch in data)
-        assert f"{shard} record 100 at offset " in str(error.value)
+        assert f"{shard} record 100 at offset {start}: " in str(error.value)
         assert remote in str(error.value)
         assert "verify DATASET --repair" in str(error.value)
         assert seen == list(range(0, 20 * len(seen), 20))

@@ -22,7 +22,7 @@ from tests.order.reference import (
     random_bits,
     run_length,
 )
-from tfshards.loader import Part, Shuffle, Worker, batches
+from tfshards.loader import Part, Shuffle, Worker, batches, load
 
 COUNT = 97
 STORED = Stored("0123abcd", (30, 0, 21, 46), COUNT * 51, tuple(map(label_of, range(COUNT))))
@@ -151,6 +151,8 @@ def test_iterations_of_one_epoch_are_the_epochs_of_a_run(datasets, options, reas
     whole = numbers_of(batches(data.path, epochs=3, **options))
     one = batches(data.path, **options)
     assert [batch for _ in range(3) for batch in numbers_of(one)] == whole, reason
+    graph = load(data.path, **options)
+    assert [batch for _ in range(3) for batch in numbers_of(graph.as_numpy_iterator())] == whole, reason
     endless = batches(data.path, epochs=None, **options)
     assert numbers_of(itertools.islice(endless, len(whole))) == whole, reason
     with pytest.raises(TypeError, match="no number"):
