@@ -93,7 +93,6 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/remote.py
 	$(BIN)/python benchmarks/remote_read.py
 	$(BIN)/python benchmarks/shuffle.py
-	$(BIN)/python benchmarks/plan.py
 	$(BIN)/python benchmarks/scale.py --counts 100000 1000000
 
 clean:
