@@ -19,7 +19,7 @@ CALLS = [
     *(partial(call, ARRAYS, Path(URL)) for call in (prep.build, prep.plan)),
     *(partial(prep.reshard, URL, "out"), partial(prep.merge, [URL, "a"], "out")),
     *(partial(prep.append, "photos", URL), partial(loader.load, URL, batch_size=1)),
-    *(partial(loader.load, loader.Mix({URL: 1}), batch_size=1), partial(prep.ImageFolder, Path(URL))),
+    *(partial(loader.Mix, {URL: 1}), partial(prep.ImageFolder, Path(URL))),
     *(partial(prep.Table, URL), partial(prep.Table, "metadata.csv", root=URL)),
     partial(prep.plan, Arrays(["https://host/x.npz"]), "out"),
 ]
