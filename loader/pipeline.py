@@ -20,7 +20,7 @@ from tfshards.loader.options.worker import Worker, log_part
 from tfshards.loader.order.plan import make_plan, no_steps
 from tfshards.loader.reading.opening import open_frames, open_windows
 from tfshards.loader.reading.source import open_source, without_class
-from tfshards.loader.tensors.batches import BATCHES_AHEAD, make_batches
+from tfshards.loader.tensors.batches import make_batches
 from tfshards.loader.tensors.feed import Feed
 from tfshards.loader.training.strategies import warn_of_strategy
 
@@ -141,8 +141,7 @@ def load_dataset(options: LoadOptions) -> tf.data.Dataset:
     feed = Feed(plan, content, frames, windows, damage)
     batches = make_batches(feed, content)
     num_steps = tf.data.INFINITE_CARDINALITY if plan.num_steps is None else plan.num_steps
-    dataset = with_cardinality(batches, num_steps).prefetch(BATCHES_AHEAD).with_options(pipeline_options())
-    dataset = keep_alive(dataset, feed)
+    dataset = keep_alive(with_cardinality(batches, num_steps).with_options(pipeline_options()), feed)
     log_part(source.label, options.this_worker, assignment.num_steps)
     # Last, so that a load that fails leaves the Progress unchanged.
     if options.tracker is not None and plan.facts is not None:

@@ -198,7 +198,10 @@ class _Stage:
         if calls:
             raise TypeError(f"{sorted(calls)} in a function that returns a dataset could deadlock")
         made = raw_ops.map_dataset(self.call([_A_DATASET]), in_calling_thread=True)
-        return raw_ops.Call(made, _identity(), tf.nest.flatten(self.spec))
+        # in a dataset, what is more than a tensor is one variant
+        a_variant = tf.TensorSpec(None, tf.variant)
+        flat = [each if isinstance(each, tf.TensorSpec) else a_variant for each in tf.nest.flatten(self.spec)]
+        return raw_ops.Call(made, _identity(), flat)
 
     def result(self, variant: tf.Tensor) -> tf.data.Dataset:
         """Return the dataset that ``variant`` represents, which an operation of this stage returned."""

@@ -163,7 +163,7 @@ def bench(
     feed = Feed(plan, content, frames, windows, damage)
     loaded = load_dataset(options)
     stages = {
-        "records": _in_graph(read_groups(feed).prefetch(2), lambda group: tf.size(group[-1])),
+        "records": _in_graph(read_groups(feed, *feed.begin()).prefetch(2), lambda group: tf.size(group[-1])),
         "parsed": _in_graph(load_dataset(replace(options, image=None, map_fn=None)), lambda _: batch_size),
         "decoded": _in_graph(loaded, lambda _: batch_size) if content.by_example else None,
         "delivered": _in_python(loaded, batch_size),

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tfshards.loader.examples.boxes import moved_points
 from tfshards.loader.examples.content import Content, pixels_shape, without_elements
 from tfshards.loader.graph.raw_ops import without_autograph
-from tfshards.loader.graph.stages import call_method, mapped, unbatched
+from tfshards.loader.graph.stages import call_method, flat_mapped, mapped, unbatched
 from tfshards.loader.options.load_options import WEIGHT
 from tfshards.loader.options.worker import num_cpus
 from tfshards.loader.reading.damage import PADDING
@@ -117,13 +117,38 @@ PARSED_AHEAD, BATCHES_AHEAD = 2, 2
 
 
 def make_batches(feed: Feed, content: Content) -> tf.data.Dataset:
-    """Return the batches of what ``feed`` plans."""
+    """Return the batches of what ``feed`` plans, some of them ready before they are requested."""
+    if not feed.plan.is_next_epoch_each_time:
+        return _batches(feed, content, *feed.begin())
+    scalar = tf.TensorSpec([], tf.int64)
+
+    def of_iteration(begin: tf.Tensor, end: tf.Tensor) -> tf.data.Dataset:
+        def deliver(number: tf.Tensor) -> tf.Tensor:
+            return call_method(feed.deliver, [begin, number], [scalar])[0]
+
+        # what is requested, and not what is made ahead
+        none = tf.data.Dataset.from_tensors(tf.constant(0, tf.int64))
+        second, sure = (
+            mapped(none, lambda _, at=at: deliver(tf.constant(at, tf.int64))) for at in (2, feed.sure)
+        )
+        marks = none.concatenate(second).concatenate(none.repeat(feed.sure - 3)).concatenate(sure)
+        if feed.sure < 3:
+            marks = none.repeat(feed.sure - 1).concatenate(sure)
+        marked = tf.data.Dataset.zip(_batches(feed, content, begin, end), marks.concatenate(none.repeat()))
+        return mapped(marked, lambda batch, _: batch)
+
+    iterations = mapped(tf.data.Dataset.range(1), lambda _: tuple(call_method(feed.begin, [], [scalar] * 2)))
+    return flat_mapped(iterations, of_iteration)
+
+
+def _batches(feed: Feed, content: Content, begin: tf.Tensor, end: tf.Tensor) -> tf.data.Dataset:
+    """Return the batches of the chunks ``[begin, end)``."""
     assignment = feed.plan.assignment
 
     def parse(begin: tf.Tensor, end: tf.Tensor, records: tf.Tensor) -> Values:
         return _parse(content, feed, *completed(feed, begin, end, records))
 
-    parsed = mapped(read_groups(feed), parse, PARSED_AHEAD)
+    parsed = mapped(read_groups(feed, begin, end), parse, PARSED_AHEAD)
     if feed.group > 1 or content.by_example:
         # the values of a step, or of an example if examples are processed one by one
         parsed = unbatched(parsed)
@@ -138,7 +163,7 @@ def make_batches(feed: Feed, content: Content) -> tf.data.Dataset:
         steps = batch(assignment.batch_size, drop_remainder=True)
     if assignment.remainder == "keep":
         steps = mapped(steps, without_padding)
-    return mapped(steps, lambda *batch: delivered(content, *batch))
+    return mapped(steps, lambda *batch: delivered(content, *batch)).prefetch(BATCHES_AHEAD)
 
 
 def _parse(content: Content, feed: Feed, begin: tf.Tensor, end: tf.Tensor, records: tf.Tensor) -> Values:
@@ -213,10 +238,13 @@ def _example_work(content: Content) -> Callable[..., Batch]:
         # the seed is kept, so that there is an element even if the function returns nothing, which is refused
         return example, {**kept, MAP_SEED: extra[MAP_SEED]}
 
-    # not marked, so that AutoGraph converts the user's function, and nothing else
+    # AutoGraph converts the user's function, and nothing else
+    converted = tf.function(user_map)
+
+    @without_autograph
     def work(values: Mapping[str, tf.Tensor], extra: Mapping[str, tf.Tensor]) -> Batch:
         example, kept = prepare(values, extra)
-        return user_map(example, extra[MAP_SEED]), kept
+        return converted(example, extra[MAP_SEED]), kept
 
     return work
 

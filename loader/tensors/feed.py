@@ -42,6 +42,8 @@ _MOST_READERS = 16
 # Runs of each lane, and bytes by steps, that are planned together.
 _RUNS = 4
 _FIRST_RECORDS, _FIRST_BYTES = 4096, 32 << 20
+# The most batches that Keras 3 takes of a dataset to look at it, under a strategy of four replicas.
+_LOOK = 4
 _STREAM_BYTES = 32 << 20
 # Larger records are read by TensorFlow one by one; smaller ones, if no neighbors are read, by ``Frames``.
 _SMALL_BYTES = 16 << 10
@@ -74,7 +76,8 @@ class Feed:
         self.plan, self.frames, self._damage = plan, frames, damage
         self._steps, self._windows, self._content = Steps(plan), windows, content
         self._paths = np.array([*map(str, frames.paths), os.devnull], object)
-        self._iterations, self._lock = 0, threading.Lock()
+        # the epoch of the next iteration, if each is another one; whether the last one may have been a look
+        self._epoch, self._was_unsure, self._lock = 0, False, threading.Lock()
         assignment = plan.assignment
         batch_bytes = plan.record_bytes * assignment.batch_size
         self.group: int = plan.group
@@ -101,13 +104,28 @@ class Feed:
     def begin(self) -> tuple[np.int64, np.int64]:
         """Return the first chunk of an iteration, and the chunk at which it ends."""
         plan = self.plan
-        with self._lock:
-            epoch = self._iterations if plan.is_next_epoch_each_time else 0
-            self._iterations += 1
-        first, step = plan.begin.epoch + epoch, plan.begin.step
-        end = np.iinfo(np.int64).max if plan.epochs is None else (plan.epochs + epoch) * self._chunks
+        first, step = plan.begin.epoch + self._epoch, plan.begin.step
+        end = np.iinfo(np.int64).max if plan.epochs is None else (plan.epochs + self._epoch) * self._chunks
         begin = first * self._chunks + int(np.searchsorted(self._bounds, step, side="right")) - 1
         return np.int64(begin), np.int64(max(begin, end))
+
+    @property
+    def sure(self) -> int:
+        """The batches after which an iteration is certainly no look."""
+        return max(1, min(_LOOK + 1, self.plan.assignment.num_steps))
+
+    def deliver(self, begin: np.int64, number: np.int64) -> np.int64:
+        """Note that the batch ``number``, from 1, of an iteration that begins at a chunk is requested.
+
+        The epoch of an iteration counts, and the next iteration is the next epoch, unless it was a look: of
+        one batch, or, as Keras asks for them under a strategy, of up to ``_LOOK``. Of two such iterations in
+        a row the second counts, as a program that takes few batches of each epoch has them.
+        """
+        with self._lock:
+            if number >= self.sure or self._was_unsure:
+                self._epoch = max(self._epoch, int(begin) // self._chunks + 1 - self.plan.begin.epoch)
+            self._was_unsure = bool(number < self.sure) and not self._was_unsure
+        return number
 
     def groups(self, chunk: int) -> tuple[int, Ints]:
         """Return the epoch of a chunk, and the steps in it at which its groups begin, and the end."""

@@ -15,13 +15,12 @@ _BUFFER_BYTES = 1 << 16
 _OPEN = 2
 
 _TEXT = tf.TensorSpec([], tf.string)
-_SCALAR = tf.TensorSpec([], tf.int64)
 _VECTOR = tf.TensorSpec([None], tf.int64)
 _CHUNK = [_VECTOR, tf.TensorSpec([None], tf.string), tf.TensorSpec([None, 3], tf.int64), _VECTOR]
 
 
-def read_groups(feed: Feed) -> tf.data.Dataset:
-    """Return the records of the run, a group of steps at a time.
+def read_groups(feed: Feed, begin: tf.Tensor, end: tf.Tensor) -> tf.data.Dataset:
+    """Return the records of the chunks ``[begin, end)`` (int64), a group of steps at a time.
 
     Returns:
         ``(begin, end, records)``: the steps ``[begin, end)``, counted from that of epoch 0, int64; and the
@@ -29,35 +28,28 @@ def read_groups(feed: Feed) -> tf.data.Dataset:
         they have the shapes ``()``, ``()`` and ``(rows,)``, with several one more axis before; see
         ``completed``.
     """
-
-    def of_iteration(begin: tf.Tensor, end: tf.Tensor) -> tf.data.Dataset:
-        chunks = tf.data.Dataset.range(begin, end)
-        if feed.is_by_record:
-            return _by_record(feed, chunks)
-        if not feed.plan.assignment.lanes and feed.fetches:
-            return flat_mapped(
-                _planned(feed, chunks, tf.constant(0, tf.int64)), lambda *chunk: _read(feed, *chunk)
-            )
-        if not feed.plan.assignment.lanes:
-            return interleaved(
-                _planned(feed, chunks, tf.constant(0, tf.int64)),
-                lambda *chunk: _read(feed, *chunk),
-                cycle_length=_OPEN,
-                block_length=feed.most_groups,
-                num_parallel_calls=_OPEN,
-            )
-        # A reader returns whole groups: passing on single records would take longer than reading them.
-        read = interleaved(
-            tf.data.Dataset.range(feed.readers),
-            lambda reader: flat_mapped(_planned(feed, chunks, reader), lambda *chunk: _read(feed, *chunk)),
-            cycle_length=feed.readers,
-            num_parallel_calls=feed.readers,
+    chunks = tf.data.Dataset.range(begin, end)
+    if feed.is_by_record:
+        return _by_record(feed, chunks)
+    if not feed.plan.assignment.lanes:
+        planned = _planned(feed, chunks, tf.constant(0, tf.int64))
+        if feed.fetches:
+            return flat_mapped(planned, lambda *chunk: _read(feed, *chunk))
+        return interleaved(
+            planned,
+            lambda *chunk: _read(feed, *chunk),
+            cycle_length=_OPEN,
+            block_length=feed.most_groups,
+            num_parallel_calls=_OPEN,
         )
-        return read if feed.readers == 1 else read.batch(feed.readers)
-
-    # each iteration asks once where it begins
-    iterations = mapped(tf.data.Dataset.range(1), lambda _: tuple(call_method(feed.begin, [], [_SCALAR] * 2)))
-    return flat_mapped(iterations, of_iteration)
+    # A reader returns whole groups: passing on single records would take longer than reading them.
+    read = interleaved(
+        tf.data.Dataset.range(feed.readers),
+        lambda reader: flat_mapped(_planned(feed, chunks, reader), lambda *chunk: _read(feed, *chunk)),
+        cycle_length=feed.readers,
+        num_parallel_calls=feed.readers,
+    )
+    return read if feed.readers == 1 else read.batch(feed.readers)
 
 
 def _planned(feed: Feed, chunks: tf.data.Dataset, reader: tf.Tensor) -> tf.data.Dataset:

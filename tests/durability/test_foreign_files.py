@@ -43,7 +43,7 @@ COMMAND = f"{LIMITED}\nfrom tfshards.prep.cli.main import main\nsys.exit(main(sy
 LOAD = f"""{LIMITED}
 from tfshards import loader
 try:
-    next(iter(loader.load("data", "train", batch_size=2)))
+    next(iter(loader.load("data", "train", batch_size=2, cache=dict(enumerate(sys.argv)).get(1))))
 except Exception as error:
     sys.exit(f"{{type(error).__name__}}: {{error}}")
 """
@@ -112,7 +112,7 @@ def folder(sound, tmp_path):
 def run(programs):
     def run(command, folder):
         words = command.split()
-        code = ["-c", LOAD] if words[0] == "load" else ["-c", COMMAND, *words]
+        code = ["-c", LOAD, *words[2:]] if words[0] == "load" else ["-c", COMMAND, *words]
         ended = programs.run(code, cwd=folder, timeout=60)
         output = ended.stdout + ended.stderr
         assert "MemoryError" not in output
@@ -211,7 +211,7 @@ def test_a_compressed_record_that_is_too_large_is_not_unpacked_by_adopt(tmp_path
     "command",
     [
         "show data",
-        "load data",
+        "load data disk:near",
         "verify data --deep",
         "export data parts --to parquet",
         "reshard data other --compression none",

@@ -121,7 +121,8 @@ def test_files_of_any_names_are_adopted_unchanged_and_loaded(tmp_path, files, co
     assert verify(tmp_path, deep=True)
     seen = []
     for split in sizes:
-        for batch in loader.load(tmp_path, split, batch_size=1, shuffle=loader.Shuffle(seed=3)):
+        cache = f"disk:{tmp_path / 'near'}"
+        for batch in loader.load(tmp_path, split, batch_size=1, shuffle=loader.Shuffle(seed=3), cache=cache):
             found = {name: value[0].numpy() for name, value in batch.items()}
             wanted = rows[int(found["id"])]
             seen.append(wanted["id"])
@@ -403,7 +404,10 @@ def test_empty_files_are_shards_and_empty_gzip_files_are_left_out(tmp_path, log)
         sizes = [shard.num_examples for shard in manifest.shards]
         assert (sizes, len(log)) == (([3], 2) if compression else ([3, 0, 0], len(log)))
         assert verify(tmp_path / name, deep=True)
-        batches = loader.load(tmp_path / name, "train", batch_size=1, shuffle=loader.Shuffle(seed=0))
+        cache = f"disk:{tmp_path / 'near'}"
+        batches = loader.load(
+            tmp_path / name, "train", batch_size=1, shuffle=loader.Shuffle(seed=0), cache=cache
+        )
         assert len([*batches]) == 3
 
 
