@@ -156,7 +156,7 @@ def _contestants(dataset: Path) -> dict[str, Callable]:
 
     def with_tfds(decoders):
         def make(second="label"):
-            builder = tfds.builder_from_directory(str(dataset))
+            builder = tfds.builder_from_directory(str(dataset / manifest.folder))
             read = builder.as_dataset(split="train", decoders=decoders, shuffle_files=True)
             resized = read.map(lambda x: (tf.image.resize(x["image"], size), x[second]), tf.data.AUTOTUNE)
             return resized.batch(BATCH_SIZE, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
@@ -184,9 +184,7 @@ def _contestants(dataset: Path) -> dict[str, Callable]:
 
     count = sum(shard.num_examples for shard in manifest.shards)
     # the boxes of the first epoch, computed in advance, so that they cost the plain pipeline nothing
-    boxes = draws_of(GRAPH, [crop], tf.constant(0, tf.int64), tf.range(count, dtype=tf.int64))[
-        crop_name(crop)
-    ]
+    boxes = draws_of([crop], 0, np.arange(count))[crop_name(crop)]
 
     def whole_then_cropped(second="label"):
         def image(record, draws):

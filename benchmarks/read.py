@@ -154,7 +154,7 @@ def _contestants(dataset: Path) -> dict[str, Callable[[], Iterable[object]]]:
         )
 
     def with_tfds():
-        builder = tfds.builder_from_directory(str(dataset))
+        builder = tfds.builder_from_directory(str(dataset / manifest.folder))
         decoders = {f.name: tfds.decode.SkipDecoding() for f in manifest.schema.features if f.kind == "image"}
         read = builder.as_dataset(split="train", decoders=decoders or None, shuffle_files=True)
         return read.batch(BATCH_SIZE, drop_remainder=True).prefetch(tf.data.AUTOTUNE)

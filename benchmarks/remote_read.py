@@ -12,37 +12,27 @@ import argparse
 import itertools
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import measure
 import numpy as np
-from cache_bounds import simulate
-from gs_default import GoogleServer
-from gs_default import report as report_gs
 from object_server import BUCKET, ObjectServer, objects_of
 from remote import make_image
 
-SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
-EPOCHS = 5
-# The last one is of TensorFlow's own reader, and needs openssl.
-TABLES = ("bytes", "caches", "speed", "gs")
+TABLES = ("bytes", "speed")
 SHARDS = 16
 # What S3 Standard in us-east-1 asks for 1,000 GET requests, in dollars.
 PRICE = 0.0004
 # The image whose JPEG file has about 29 KB.
 SIDE = 304
 DISTINCT = 64
-# Of the caches: the records of a run, the lanes, and the shares of the data. Short runs give 1 GB as many
-# blocks as a large dataset has. The last ones are the defaults.
-CACHES = ((4, 32, SHARES), (32, 32, SHARES), (None, 256, (0.5,)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,21 +43,11 @@ class Reading:
         source: the folder, or the URL.
         batch_size: the batch size.
         decode: the side to which images are decoded; 0 if they are not.
-        batches: how many batches are read; 0 for all.
-        epochs: the epochs.
-        cache: ``cache=``.
-        run: ``Shuffle.run``.
-        simulate: the sizes of caches, in bytes, of which the optimum is simulated.
     """
 
     source: str
     batch_size: int = 256
     decode: int = 0
-    batches: int = 0
-    epochs: int = 1
-    cache: str | None = None
-    run: int | None = None
-    simulate: Sequence[int] = field(default=())
 
 
 def main() -> None:
@@ -95,15 +75,8 @@ def main() -> None:
         server = ObjectServer(objects, options.delay)
         if "bytes" in options.only:
             print(report_bytes(server, folders), flush=True)
-        if "caches" in options.only:
-            # how long an answer takes does not decide what is kept
-            server.delay = 0
-            print(report_caches(server, folders["photos"], Path(work)), flush=True)
-            server.delay = options.delay
         if "speed" in options.only:
             print(report_speed(server, folders, options.rounds), flush=True)
-        if "gs" in options.only:
-            print(report_gs(GoogleServer(objects, options.delay, Path(work)), folders), flush=True)
     print(f"\n{measure.machine(['tfshards', 'tensorflow', 'obstore', 'numpy'])}")
     print(f"load average {os.getloadavg()[0]:.1f}")
     print(
@@ -138,7 +111,7 @@ def build(arguments: list[str], folder: Path) -> Path:
 # What a process measures
 
 
-def read(reading: Reading) -> dict[str, float | list[list[float]]]:
+def read(reading: Reading) -> dict[str, float]:
     """Read a dataset; return times as ``time.perf_counter`` counts, and numbers of examples."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import tensorflow as tf  # noqa: F401 -- not measured
@@ -146,31 +119,25 @@ def read(reading: Reading) -> dict[str, float | list[list[float]]]:
     from tfshards import loader
 
     begun = time.perf_counter()
-    shuffle = loader.Shuffle(seed=0, run=reading.run)
     data = loader.load(
         reading.source,
         batch_size=reading.batch_size,
-        shuffle=shuffle,
-        epochs=reading.epochs,
-        cache=reading.cache,
+        shuffle=loader.Shuffle(seed=0),
         image=loader.Image(size=(reading.decode, reading.decode)) if reading.decode else None,
     )
     iterator = iter(data)
     opened = time.perf_counter()
     next(iterator)
     first = time.perf_counter()
-    batches = 1 + sum(1 for _ in itertools.islice(iterator, reading.batches - 1 if reading.batches else None))
+    batches = 1 + sum(1 for _ in iterator)
     ended = time.perf_counter()
-    found: dict[str, float | list[list[float]]] = {
+    return {
         "begun": begun,
         "opened": opened,
         "first": first,
         "ended": ended,
         "examples": batches * reading.batch_size,
     }
-    if reading.simulate:
-        found["simulated"] = simulate(data.kept_alive.kept[0], reading.epochs, reading.simulate)
-    return found
 
 
 def fetch(source: str) -> dict[str, float]:
@@ -216,27 +183,6 @@ def report_bytes(server: ObjectServer, folders: Mapping[str, Path]) -> str:
         )
         goals.append(measure.goal(f"{name}, bytes fetched over bytes used", fetched / used, 1.05))
     return "\n".join(["\n### One shuffled epoch, without a cache\n", measure.table(head, rows), *goals])
-
-
-def report_caches(server: ObjectServer, folder: Path, work: Path) -> str:
-    head = ("blocks", "lanes", "cache", "GB fetched", "over the optimum", "LRU over the optimum")
-    rows, goals = [], []
-    size = totals(folder)[1]
-    for length, lanes, shares in CACHES:
-        for share in shares:
-            capacity = int(share * size)
-            near = work / f"cache-{length}-{share}"
-            reading = {"batch_size": lanes, "epochs": EPOCHS, "run": length, "simulate": [capacity]}
-            found = measured(server, source=remote("photos"), cache=f"disk:{near}, {capacity}B", **reading)
-            shutil.rmtree(near)
-            optimum, by_lru, blocks = found["simulated"][0]
-            fetched = sum(each.num_bytes for each in server.requests if each.begun >= found["opened"])
-            over, what = fetched / optimum, f"{blocks:,} blocks, cache of {share:.0%}"
-            percent = f"{share:.0%}"
-            cells = (percent, f"{fetched / 1e9:.2f}", f"{over:.3f}", f"{by_lru / optimum:.3f}")
-            rows.append((f"{blocks:,}", f"{lanes}", *cells))
-            goals.append(measure.goal(f"{what}: bytes fetched over the optimum", over, 1.02))
-    return "\n".join([f"\n### {EPOCHS} epochs with a cache\n", measure.table(head, rows), *goals])
 
 
 def report_speed(server: ObjectServer, folders: Mapping[str, Path], rounds: int) -> str:

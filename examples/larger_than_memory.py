@@ -1,4 +1,4 @@
-"""Train on data larger than memory: records are read as they are needed, within a memory budget.
+"""Train on data larger than memory: records are read as they are needed.
 
 Usage: python examples/larger_than_memory.py DATASET FAST_FOLDER   (with the split train)
 """
