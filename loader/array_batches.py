@@ -36,6 +36,8 @@ from tfshards.schemas.columns import Columns as Parser
 
 # Batches that are read while one is used.
 _AHEAD = 2
+# Bytes of records that are read together.
+_READ_BYTES = 8 << 20
 # Fewer rows with images are processed by one thread.
 _FEWEST_ROWS = 4
 
@@ -200,7 +202,11 @@ class Batches:
     @property
     def _together(self) -> int:
         """The steps that are read together; of decoded images one, which are larger than what is read."""
-        return 1 if self._content.by_example else self._steps.plan.group
+        if self._content.by_example:
+            return 1
+        plan = self._steps.plan
+        # more neighbors of each lane are read by one call
+        return max(plan.group, int(_READ_BYTES / plan.record_bytes / plan.assignment.batch_size))
 
     @property
     def first(self) -> int:
