@@ -95,7 +95,8 @@ class Frames:
             versions: the ETags of the objects that are read, if the shards are in a bucket.
             is_whole: whether files of another size than in the manifest are refused.
         """
-        self.root, self.shards = root, shards
+        self.root: AnyPath = root
+        self.shards: Sequence[Shard] = shards
         self.paths: Sequence[AnyPath] = copies or [root / shard.path for shard in shards]
         self.is_local: bool = all(isinstance(path, Path) for path in self.paths)
         self.sizes: Ints = np.array([shard.num_examples for shard in shards], np.int64)

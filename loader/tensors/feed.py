@@ -73,7 +73,9 @@ class Feed:
         self, plan: ReadPlan, content: Content, frames: Frames, windows: Windows | None, damage: Damage
     ) -> None:
         """Prepare to plan; ``windows`` fetches what TensorFlow cannot read where it is."""
-        self.plan, self.frames, self._damage = plan, frames, damage
+        self.plan: ReadPlan = plan
+        self.frames: Frames = frames
+        self._damage = damage
         self._steps, self._windows, self._content = Steps(plan), windows, content
         self._paths = np.array([*map(str, frames.paths), os.devnull], object)
         # the epoch of the next iteration, if each is another one; whether the last one may have been a look
