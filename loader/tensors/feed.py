@@ -44,7 +44,7 @@ _RUNS = 4
 _FIRST_RECORDS, _FIRST_BYTES = 4096, 32 << 20
 # The most batches that Keras 3 takes of a dataset to look at it, under a strategy of four replicas.
 _LOOK = 4
-_STREAM_BYTES = 32 << 20
+_STREAM_BYTES = 8 << 20
 # Larger records are read by TensorFlow one by one; smaller ones, if no neighbors are read, by ``Frames``.
 _SMALL_BYTES = 16 << 10
 
