@@ -86,6 +86,7 @@ def load(
         epochs: the epoch to stop before, or None for no end. With the default, one epoch, each iteration
             of the result is the next epoch if epochs differ in anything, as ``model.fit(dataset, epochs=90)``
             expects and ``tf.data``'s own ``shuffle`` does; otherwise every iteration gives the same batches.
+            A look at one batch uses up no epoch, nor one at up to four, if none came right before it.
         start: the position at which a run is resumed; for the same order it requires the same options, and a
             number of workers that divides the lanes (see ``Shuffle``). A ``Progress``, or a position from
             one, knows these: lanes and runs are taken from it, and a different order is refused.

@@ -54,7 +54,7 @@ def test_the_sdist_holds_what_a_build_needs_and_nothing_else(archives):
     with tarfile.open(archives["gz"]) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     outside = {name for name in names if name.split("/")[0] not in ("prep", "loader", "schemas")}
-    own = ("__init__.py", "__main__.py", "command.py", "py.typed", "receipt_verbs.py")
+    own = ("__init__.py", "__main__.py", "command.py", "py.typed")
     root = {f"src/tfshards/{name}" for name in own}
     texts = {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "SECURITY.md"}
     # Hatchling reads .gitignore, and PKG-INFO is the metadata of an sdist.

@@ -1,5 +1,6 @@
 """What is fetched from a bucket by the order: the same batches, and a cache that keeps what came first."""
 
+import os
 import sys
 import threading
 import time
@@ -160,12 +161,15 @@ for step, _ in enumerate(data):
 @pytest.mark.processes
 def test_a_killed_reader_leaves_a_sound_cache_and_others_use_it(programs, dataset, tmp_path):
     cache = f"disk:{tmp_path}, 20MB"
-    reader = programs.start(["-c", READING, dataset, cache], stdout=-1, stderr=sys.__stderr__)
+    reading, writing = os.pipe()
+    with open(writing, "wb") as stdout:
+        reader = programs.start(["-c", READING, dataset, cache], stdout=stdout, stderr=sys.__stderr__)
     try:
-        for _ in range(10):
-            assert reader.stdout.readline()
-        # while the other process runs
-        assert batches(dataset, cache=cache) == batches(dataset)
+        with open(reading) as steps:
+            for _ in range(10):
+                assert steps.readline()
+            # while the other process runs
+            assert batches(dataset, cache=cache) == batches(dataset)
     finally:
         reader.kill()
         reader.wait()

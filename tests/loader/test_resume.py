@@ -240,7 +240,7 @@ def test_a_dataset_can_be_used_for_only_one_fit(numbered, tmp_path):
     with raises(OptionsError, "resume-steps-taken"):
         fit(numbered, tmp_path, model, epochs=2, resume=resume, train=train)
     assert (resume.progress.epoch, resume.progress.step) == (1, 0)
-    with raises(OptionsError, "below-least", name="every", number=0):
+    with raises(OptionsError, "option-invalid", name="every", found=0):
         loader.Resume(tmp_path, every=0)
 
 
