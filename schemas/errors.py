@@ -1,8 +1,8 @@
 """The errors that tfshards raises on purpose, and the problems that validators collect.
 
-An error has a code and values; its text is made from them by the table ``texts.json`` of its room. Every text
-states what is wrong, where, what was found, what is allowed, and what to do. Any other exception raised by
-tfshards is a bug.
+The text of an error stands where it is raised, or, where the first argument is a code, in the table
+``texts.json`` of its room. Every text states what is wrong, where, what was found, what is allowed, and what
+to do. Any other exception raised by tfshards is a bug.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ class TfshardsError(Exception):
     Characters that are not printable, as file names may contain, are escaped when the message is printed.
 
     Attributes:
-        code: stable name of the fault, such as ``split-unknown``, or the text itself if it is not in a table.
+        code: stable name of the fault, such as ``split-unknown``, where a program can act on it; or empty.
         values: values in the text, by name.
         lines: further lines of the message.
     """
 
-    def __init__(self, code: str, *lines: object, **values: object) -> None:
-        self.code = code
+    def __init__(self, text: str, /, *lines: object, code: str = "", **values: object) -> None:
+        self.text = text
+        self.code = text if text in texts() else code
         self.lines = lines
         self.values: dict[str, object] = values
         # Beam makes another error of this class from the first argument and the name of a step.
@@ -51,15 +52,15 @@ class TfshardsError(Exception):
         return remedy if is_stated else None
 
     def _text(self) -> str:
-        text = texts().get(self.code)
-        return self.code if text is None else _Formatter().vformat(text, (), self.values)
+        text = texts().get(self.text)
+        return self.text if text is None else _Formatter().vformat(text, (), self.values)
 
     def __str__(self) -> str:
         first = self._text().replace(_REMEDY, "; ")
         return "\n".join(one_line(str(line)) for line in (first, *self.lines))
 
     def __reduce__(self) -> tuple[object, ...]:
-        return partial(type(self), self.code, *self.lines, **self.values), ()
+        return partial(type(self), self.text, *self.lines, code=self.code, **self.values), ()
 
 
 @cache
