@@ -103,7 +103,10 @@ class Batches:
     def __init__(self, options: LoadOptions) -> None:
         """Check the files of the split, and prepare to read."""
         if options.cache_bytes is not None:
-            raise OptionsError("cache-has-bound", cache=options.cache, folder=options.cache_folder)
+            raise OptionsError(
+                f"cache={options.cache!r} has a limit, which only load() keeps to; "
+                f"cache='disk:{options.cache_folder}' copies all shards of the split"
+            )
         self._options = options
         source = open_source(options)
         self._content = content = make_content(options, source)

@@ -79,7 +79,11 @@ def distribute(
             "strategy", strategy, "a tf.distribute.Strategy, such as tf.distribute.MirroredStrategy()"
         )
     if isinstance(strategy, tf.distribute.ParameterServerStrategy):
-        raise OptionsError("strategy-servers")
+        raise OptionsError(
+            "the workers of a ParameterServerStrategy have no steps in common, which distribute() could "
+            "divide; read the shards with tf.data.TFRecordDataset and loader.feature_description(path), as "
+            "examples/parameter_server.py does"
+        )
     whole = LoadOptions(
         path,
         split,
@@ -101,16 +105,20 @@ def distribute(
         on_damage=on_damage,
     )
     if whole.remainder == "keep":
-        raise OptionsError("distribute-keep")
+        raise OptionsError("remainder='keep' may leave a replica without examples; use 'pad' or 'drop'")
     shares = int(strategy.num_replicas_in_sync)
     if global_batch_size % shares:
         lower = global_batch_size - global_batch_size % shares
         fitting = f"{lower + shares} or {lower}" if lower else lower + shares
         raise OptionsError(
-            "global-batch-uneven", global_batch_size=global_batch_size, shares=shares, fitting=fitting
+            f"global_batch_size={global_batch_size} cannot be split evenly over {shares} replicas; use "
+            f"{fitting}"
         )
     if not _num_steps(whole):
-        raise OptionsError("global-batch-too-large", global_batch_size=global_batch_size)
+        raise OptionsError(
+            f"global_batch_size={global_batch_size} exceeds the examples of the split, so remainder='drop' "
+            "leaves no steps; use a smaller one or remainder='pad'"
+        )
     if not has_several_hosts(strategy):
         # The length stays known, so that Keras also sees where an epoch ends.
         return distributed(strategy, load_dataset(whole))
@@ -156,7 +164,7 @@ def steps_per_epoch(
         InputError: there is no dataset, or no such split.
     """
     if global_batch_size is None:
-        raise OptionsError("global-batch-missing")
+        raise OptionsError("global_batch_size= is missing; give the examples of one step of all workers")
     check_least("global_batch_size", global_batch_size, 1)
     return _num_steps(
         LoadOptions(

@@ -69,7 +69,10 @@ class Records:
         path = str(absolute(path))
         folder, bound = cache_of(cache)
         if bound is not None:
-            raise OptionsError("cache-has-bound", cache=cache, folder=folder)
+            raise OptionsError(
+                f"cache={cache!r} has a limit, which only load() keeps to; cache='disk:{folder}' copies all "
+                "shards of the split"
+            )
         check_choice("check", check, ("crc", "none"))
         self._arguments = (path, split, select, check, cache)
         manifest, root = read_manifest(path), any_path(path)
@@ -79,7 +82,12 @@ class Records:
         self.split: str = source.name
         self._columns = Columns(select_features(self.schema, select))
         if manifest.compression != "none" and folder is None:
-            raise InputError("records-compressed", root=source.root)
+            raise InputError(
+                f'{source.root}: compressed shards are unpacked before they are read: cache="disk:FOLDER" '
+                "does it once, on a local disk and without a limit; `tfshards reshard DATASET OTHER "
+                "--compression none` does it for good",
+                code="cache-needed",
+            )
         self._root = source.root
         copies = [] if folder is None else copied_shards(source, folder, strict=True)
         self._frames = Frames(source.root, source.split.shards, is_checked=check == "crc", copies=copies)
@@ -137,12 +145,12 @@ class Records:
 
     def _check_keys(self) -> None:
         if self.schema.key is None:
-            raise InputError("records-no-keys", root=self._root)
+            raise InputError(f"{self._root}: the examples have no keys; use their numbers")
 
     def _numbers(self, indices: Sequence[int] | npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         array = np.asarray(indices)
         if array.size and array.dtype.kind not in "iu":
-            raise OptionsError("record-numbers", found=array.dtype)
+            raise OptionsError(f"records are numbered by integers, not {array.dtype}")
         numbers = array.astype(np.int64).reshape(-1)
         outside = (numbers < -len(self)) | (numbers >= len(self))
         if outside.any():
@@ -165,5 +173,9 @@ class Records:
 def _reopened(build_id: str, path: str, split: str | None, options: dict[str, Any]) -> Records:
     records = Records(path, split, **options)
     if records.build_id != build_id:
-        raise InputError("records-other-build", root=any_path(path), found=records.build_id, wanted=build_id)
+        raise InputError(
+            f"{any_path(path)} holds build {records.build_id}, but the records are of build {build_id}: the "
+            "dataset was replaced; open it again",
+            code="dataset-replaced",
+        )
     return records

@@ -212,7 +212,7 @@ def _numbers(source: OpenSplit, examples: Sequence[str | bytes | int]) -> dict[i
     names = {os.fsencode(each) for each in examples if isinstance(each, (str, bytes))}
     if names:
         if source.manifest.schema.key is None:
-            raise InputError("records-no-keys", root=source.root)
+            raise InputError(f"{source.root}: the examples have no keys; use their numbers")
         # mixed datasets may have a key several times
         found |= occurrences(source.root, source.split.shards, names)
         missing = names.difference(found.values())

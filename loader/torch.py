@@ -106,7 +106,10 @@ class Epochs(DistributedSampler[Any]):  # type: ignore[misc]
         """
         check_least("epoch", epoch, 0)
         if not self.batches.is_one_pass:
-            raise OptionsError("set-epoch-of-run")
+            raise OptionsError(
+                "set_epoch() chooses the epoch of an iteration, which start= and other epochs= than 1 make "
+                "a run of its own; leave them out, or leave set_epoch() out"
+            )
         self.epoch = epoch
         steps = self.batches.steps_per_epoch
         if not steps or self.begin // steps != epoch:

@@ -332,7 +332,10 @@ def dtype_named(dtype: str, name: str) -> np.dtype[Any]:
     try:
         from ml_dtypes import bfloat16
     except ModuleNotFoundError:
-        raise OptionsError("bfloat16-missing", name=name) from None
+        raise OptionsError(
+            f"the feature {name!r} is bfloat16, which NumPy has only with ml_dtypes: pip install ml_dtypes, "
+            "or leave it out with select="
+        ) from None
     found: np.dtype[Any] = np.dtype(bfloat16)
     return found
 

@@ -180,23 +180,23 @@ def parse_size(text: str, name: str) -> int:
     """Return the bytes in a text such as ``128MiB``, ``1.5GB`` or ``4096``; ``name`` is the parameter."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text)
     if not match or match[2].upper() not in _UNITS:
-        raise OptionsError("size-invalid", name=name, text=text)
+        raise OptionsError(f"{name}={text!r} must be a size such as 128MiB, 1.5GB or 4096")
     return int(Fraction(match[1]) * _UNITS[match[2].upper()])
 
 
 def check_path(name: str, value: object) -> None:
     """Raise OptionsError unless the argument ``name`` is a path."""
     if not isinstance(value, (str, bytes, os.PathLike)):
-        raise OptionsError("not-a-path", name=name, found=value)
+        raise OptionsError(f"{name}={value!r} must be a path")
 
 
 def check_strings(name: str, value: object) -> None:
     """Raise OptionsError unless the argument ``name`` is a list or a tuple of strings."""
     if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
-        raise OptionsError("not-strings", name=name, found=value)
+        raise OptionsError(f"{name}={value!r} must be a list of strings")
 
 
 def check_instance(name: str, value: object, kind: type) -> None:
     """Raise OptionsError unless the argument ``name`` is an instance of a class."""
     if not isinstance(value, kind):
-        raise OptionsError("wrong-type", name=name, found=value, kind=kind.__name__)
+        raise OptionsError(f"{name}={value!r} must be {kind.__name__}(...)")

@@ -35,7 +35,7 @@ def read_manifest(dataset: str | os.PathLike[str] | AnyPath) -> Manifest:
     path = absolute(root)
     if manifest.folder and manifest.folder == path.name:
         # the copy in the folder of a build, whose paths are those of the dataset
-        raise InputError("dataset-is-build", path=root, dataset=path.parent)
+        raise InputError(f"{root} is the folder of a build in a dataset; name the dataset: {path.parent}")
     return manifest
 
 
@@ -57,13 +57,18 @@ def is_manifest(path: AnyPath) -> bool:
 
 def _no_dataset(root: AnyPath, error: OSError) -> InputError:
     if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
-        return InputError("dataset-unreadable", path=root / MANIFEST_NAME, why=error.strerror)
+        return InputError(f"{root / MANIFEST_NAME} cannot be read: {error.strerror}")
     try:
         if not root.exists():
-            return InputError("path-missing", path=root)
+            return InputError(f"{root} does not exist")
         if not root.is_dir():
-            return InputError("dataset-no-folder", path=root, manifest=MANIFEST_NAME)
+            return InputError(f"{root} is a file; name the folder that holds {MANIFEST_NAME}")
     except OSError as fault:
         # such as a bucket that does not exist
-        return InputError("folder-fault", folder=root, why=fault.strerror)
-    return InputError("dataset-missing", path=root, manifest=MANIFEST_NAME)
+        return InputError(f"{root}: {fault.strerror}")
+    return InputError(
+        f"{root} is not a dataset: it has no {MANIFEST_NAME}. Run an unfinished build again to finish it; "
+        "if the file was lost, 'tfshards generations' lists what 'tfshards restore' can make the dataset "
+        "again",
+        code="dataset-missing",
+    )

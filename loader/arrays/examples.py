@@ -123,9 +123,15 @@ def delivered(content: Content, columns: Columns) -> Batch:
     if not weights:
         return batch
     if content.user_map is not None and not isinstance(batch, (dict, tuple)):
-        raise OptionsError("map-fn-kind", kind=f"a {type(batch).__name__}")
+        raise OptionsError(
+            f"map_fn returns a {type(batch).__name__}, to which the weights of remainder='pad' and "
+            "sample_weights= cannot be added; return a dict or a tuple, such as (value,)"
+        )
     if content.user_map is not None and isinstance(batch, dict) and WEIGHT in batch:
-        raise OptionsError("map-fn-weight", weight=WEIGHT)
+        raise OptionsError(
+            f"map_fn returns {WEIGHT!r}, which remainder='pad' and sample_weights= add; rename it, or store "
+            "the weights as a feature and name that in sample_weights="
+        )
     return {**batch, WEIGHT: weights[0]} if isinstance(batch, dict) else (*batch, weights[0])
 
 
@@ -139,6 +145,6 @@ def _nested(values: Sequence[Any]) -> Batch:
     if isinstance(first, (bytes, str)):
         return objects(values)
     if first is None:
-        raise OptionsError("map-fn-value", kind="None")
+        raise OptionsError("map_fn returns None; return tensors, alone or in dicts and tuples")
     arrays = [np.asarray(value) for value in values]
     return np.stack(arrays) if len({array.shape for array in arrays}) == 1 else objects(arrays)

@@ -35,7 +35,10 @@ def class_weights(path: str | os.PathLike[str], split: str | None = None) -> dic
     name = split_name(manifest, split, any_path(path))
     counts = class_numbers(manifest, name)
     if not any(counts.values()):
-        raise InputError("weights-no-labels", name=name, path=path)
+        raise InputError(
+            f"split {name!r} of {path} has no labels, so its classes cannot be weighted; choose a split "
+            "with labels"
+        )
     return even_weights(counts)
 
 

@@ -107,7 +107,10 @@ class LoadOptions:
                 "boxes= and keypoints= move what they name with a decoded image; give image=, too"
             )
         if self.on_damage == "skip" and self.remainder != "pad":
-            raise OptionsError("skip-without-pad", remainder=self.remainder)
+            raise OptionsError(
+                f"on_damage='skip' gives damaged records weight 0, but remainder={self.remainder!r} "
+                "delivers no weights; use remainder='pad'"
+            )
         if isinstance(self.path, Mix) and self.classes is not None:
             raise OptionsError("classes= cannot be combined with a Mix; mix datasets that have these classes")
         if self.resamples and self.sample_weights == BALANCED:
@@ -177,18 +180,30 @@ def cache_of(cache: object) -> tuple[Path | None, int | None]:
     if cache is None:
         return None, None
     if not isinstance(cache, str) or not cache.startswith(_DISK):
-        raise OptionsError("cache-form", cache=cache)
+        raise OptionsError(
+            f'cache={cache!r} must be "disk:PATH", "disk:PATH, SIZE" or None; '
+            '"disk:/dev/shm/tfshards" is a folder in memory'
+        )
     path, comma, given = (part.strip() for part in cache.removeprefix(_DISK).partition(","))
     if not path:
-        raise OptionsError("cache-form", cache=cache)
+        raise OptionsError(
+            f'cache={cache!r} must be "disk:PATH", "disk:PATH, SIZE" or None; '
+            '"disk:/dev/shm/tfshards" is a folder in memory'
+        )
     try:
         folder = local_path(path).expanduser().absolute()
     except (OSError, RuntimeError):
         # of a user, or of this process, who has no folder
-        raise OptionsError("cache-form", cache=cache) from None
+        raise OptionsError(
+            f'cache={cache!r} must be "disk:PATH", "disk:PATH, SIZE" or None; '
+            '"disk:/dev/shm/tfshards" is a folder in memory'
+        ) from None
     if not comma:
         return folder, None
     try:
         return folder, parse_size(given, "cache")
     except OptionsError:
-        raise OptionsError("cache-size-form", cache=cache, given=given) from None
+        raise OptionsError(
+            f"cache={cache!r} has {given!r} after its first comma, which must be a size, as in "
+            '"disk:/nvme/cache, 200GiB" or "disk:/nvme/cache, 1.5TiB"; a path must not contain a comma'
+        ) from None

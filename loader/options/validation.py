@@ -18,13 +18,13 @@ Result = TypeVar("Result")
 
 def invalid(name: str, found: object, allowed: str) -> OptionsError:
     """Return the error of an option whose value is not ``allowed``."""
-    return OptionsError("option-invalid", name=name, found=found, allowed=allowed)
+    return OptionsError(f"{name}={found!r} must be {allowed}")
 
 
 def check_choice(name: str, value: object, allowed: Sequence[object]) -> None:
     """Raise unless ``value`` is one of ``allowed``."""
     if value not in allowed:
-        raise OptionsError("not-a-choice", name=name, found=value, allowed=allowed)
+        raise OptionsError(f"{name}={value!r} must be one of {', '.join(allowed)}")
 
 
 def check_type(name: str, value: object, kind: type, example: str = "") -> None:

@@ -156,13 +156,14 @@ def num_lanes(
         return num_workers * _divisor(per_worker, max(1, most // num_workers))
     if global_batch_size % wanted:
         raise OptionsError(
-            "lanes-batch",
-            wanted=wanted,
-            global_batch_size=global_batch_size,
-            divisor=_divisor(global_batch_size, wanted),
+            f"Shuffle.lanes={wanted} does not divide the global batch size {global_batch_size}; use a "
+            f"divisor of it, such as {_divisor(global_batch_size, wanted)}"
         )
     if wanted % num_workers:
-        raise OptionsError("lanes-workers", wanted=wanted, num_workers=num_workers, divisors=divisors(wanted))
+        raise OptionsError(
+            f"Shuffle.lanes={wanted} cannot be divided evenly among {num_workers} workers; use a multiple "
+            f"of {num_workers}, or change the number of workers to one of {', '.join(divisors(wanted))}"
+        )
     return wanted
 
 

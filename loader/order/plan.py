@@ -74,15 +74,17 @@ def check_workers(order: Facts | None, batch_size: int, worker: Worker) -> None:
     whole, lanes, count = int(order["global_batch_size"]), int(order["lanes"]), worker.count
     if (lanes or whole) % count:
         what = f"{lanes} lanes" if lanes else f"global batch of {whole} examples"
-        raise OptionsError("resume-workers", count=count, what=what, divisors=divisors(lanes or whole))
+        raise OptionsError(
+            f"{count} workers cannot resume a run whose {what} they do not divide; use "
+            f"{', '.join(divisors(lanes or whole))} workers",
+            code="resume-differs",
+        )
     if batch_size * count != whole:
         raise OptionsError(
-            "resume-batch",
-            batch_size=batch_size * count,
-            batch_size2=batch_size,
-            count=count,
-            whole=whole,
-            whole2=whole // count,
+            f"the global batch size is {batch_size * count} (batch_size={batch_size} on each of "
+            f"{counted(count, 'worker')}), but start= belongs to a run with {whole}; use "
+            f"batch_size={whole // count}, or leave start= out to begin a new run",
+            code="resume-differs",
         )
 
 
@@ -94,28 +96,33 @@ def check_same_order(then: Facts | None, now: Facts) -> None:
         if then.get(name) != now.get(name):
             what, remedy = ORDER_FACTS.get(name, (repr(name), "use the release that wrote the position"))
             raise OptionsError(
-                "resume-order", what=what, get=then.get(name), get2=now.get(name), remedy=remedy
+                f"start= belongs to a run in which {what} was {then.get(name)!r}, here it is "
+                f"{now.get(name)!r}; {remedy}, or leave start= out to begin a new run",
+                code="resume-differs",
             )
 
 
 def check_start(start: Position, epochs: int | None, assignment: Assignment, shuffle: Shuffle | None) -> None:
     """Raise OptionsError unless ``start`` exists in the run, and the order before it is known."""
     if epochs is not None and epochs < 1:
-        raise OptionsError("epochs-range", epochs=epochs)
+        raise OptionsError(f"epochs={epochs} must be at least 1, or None for no end")
     # A finished run that is started again has no steps left.
     is_done = start.order is not None and (start.epoch, start.step) == (epochs, 0)
     if epochs is not None and start.epoch >= epochs and not is_done:
-        raise OptionsError("start-after-end", start=start, epochs=epochs, epoch=start.epoch + 1)
+        raise OptionsError(
+            f"start={start} is after the end, epochs={epochs}; epochs counts from the start of the run, so "
+            f"use at least {start.epoch + 1}"
+        )
     if start.step and start.step >= assignment.num_steps:
-        raise OptionsError("start-step", start=start, num_steps=assignment.num_steps)
+        raise OptionsError(
+            f"start={start} does not exist: an epoch has {assignment.num_steps} steps, numbered from 0"
+        )
     usual, is_default = assignment.usual_lanes, shuffle is not None and shuffle.lanes is None
     if is_default and start != Position() and assignment.lanes != usual:
         raise OptionsError(
-            "resume-lanes",
-            count=assignment.worker.count,
-            usual=usual,
-            divisors=divisors(usual),
-            lanes=assignment.lanes,
+            f"{assignment.worker.count} workers do not divide the {usual} lanes of the default order, so "
+            f"this may not be the run to resume; use {divisors(usual)} workers, or "
+            f"Shuffle(lanes={assignment.lanes}) if the run began with {assignment.worker.count}"
         )
 
 
@@ -138,7 +145,10 @@ def choose_population(options: LoadOptions, source: OpenSplit) -> Population:
     if schema.label is None and (
         isinstance(classes, Mapping) or not any(each.is_label for each in schema.features)
     ):
-        raise OptionsError("classes-no-label", label=source.label)
+        raise OptionsError(
+            f"classes= requires one class for each example, but {source.label} has no feature of kind "
+            "'label'; leave it out"
+        )
     numbers = [_class_number(source, name) for name in classes]
     if isinstance(classes, Mapping):
         labels = source.labels()
@@ -146,7 +156,9 @@ def choose_population(options: LoadOptions, source: OpenSplit) -> Population:
         return _resampled(members, classes, take, source)
     chosen = np.flatnonzero(source.having(numbers))
     if not len(chosen):
-        raise OptionsError("classes-no-examples", label=source.label, classes=list(classes))
+        raise OptionsError(
+            f"{source.label} has no examples of classes={list(classes)!r}; choose classes that occur in it"
+        )
     _check_take_fits(take, len(chosen), f"{source.label} with classes={list(classes)!r}")
     return Members(taken(chosen, take))
 
@@ -162,15 +174,18 @@ def _resampled(
     quotas = quotas_of(list(ratios.values()), num_positions)
     for name, numbers, quota in zip(ratios, members, quotas, strict=True):
         if not len(numbers):
-            raise OptionsError("ratio-no-examples", label=source.label, name=name)
+            raise OptionsError(f"{source.label} has no examples of {name!r}; leave it out of the ratios")
         if not quota:
-            raise OptionsError("ratio-no-positions", name=name, num_positions=num_positions)
+            raise OptionsError(
+                f"{name!r} would have none of the {num_positions} positions of an epoch; give it a larger "
+                "share, or give the epoch more positions with take="
+            )
     return grouped(members, quotas)
 
 
 def _check_take_fits(take: int | Part | None, num_examples: int, what: str) -> None:
     if is_integer(take) and take > num_examples:
-        raise OptionsError("take-too-many", take=take, num_examples=num_examples, what=what)
+        raise OptionsError(f"take={take} exceeds the {num_examples} examples of {what}; use at most that")
 
 
 def _class_number(source: OpenSplit, name: object) -> int:
@@ -180,7 +195,7 @@ def _class_number(source: OpenSplit, name: object) -> int:
     if is_integer(name) and (not names or 0 <= name < len(names)):
         return int(name)
     known = ", ".join(map(repr, names)) if names else "numbers only"
-    raise OptionsError("classes-unknown", name=name, known=known)
+    raise OptionsError(f"classes= names {name!r}, which is not a class; the classes are {known}")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

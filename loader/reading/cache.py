@@ -68,13 +68,19 @@ def copied_shards(source: OpenSplit, folder: Path, *, strict: bool) -> list[AnyP
         with _lock, _locked(folder):
             return _fill(folder, source, strict=strict)
     except OSError as error:
-        raise InputError("cache-unusable", where=folder, why=error.strerror or error) from error
+        raise InputError(
+            f"cache= cannot use {folder}: {error.strerror or error}; choose a folder of a local disk that "
+            "you can write to"
+        ) from error
 
 
 def split_folder(folder: Path, source: OpenSplit) -> Path:
     """Return the folder of a split in a cache, which only splits of the same bytes share."""
     if not folder.parent.is_dir():
-        raise InputError("cache-parent-missing", folder=folder, parent=folder.parent)
+        raise InputError(
+            f"cache='disk:{folder}': {folder.parent} does not exist; create that folder, or mount its disk, "
+            "first"
+        )
     keys = "".join(f"{shard.path} {shard.digest}\n" for shard in source.split.shards)
     return folder / FOLDER / f"{source.name}-{hashlib.sha256(keys.encode()).hexdigest()[:16]}"
 
@@ -96,12 +102,9 @@ def _fill(folder: Path, source: OpenSplit, *, strict: bool) -> list[AnyPath]:
     num_bytes, free = sum(shard.record_bytes for shard in missing), shutil.disk_usage(folder).free
     if num_bytes > free:
         raise InputError(
-            "cache-disk-full",
-            folder=folder,
-            num_missing=len(missing),
-            name=name,
-            num_bytes=num_bytes,
-            free=free,
+            f"{folder}: caching {len(missing)} shards of split {name!r} needs {size(num_bytes)}, but only "
+            f"{size(free)} is free; use another disk, or leave cache= out",
+            code="disk-full",
         )
     done, logged, guard, stopped = 0, time.monotonic(), threading.Lock(), threading.Event()
 
@@ -231,7 +234,8 @@ class FirstRecords:
             self._is_kept = np.memmap(folder / _KEPT, np.uint8, "r+", shape=(len(frames),))
         except OSError as error:
             raise InputError(
-                "cache-unusable", where=error.filename or folder, why=error.strerror or error
+                f"cache= cannot use {error.filename or folder}: {error.strerror or error}; choose a folder "
+                "of a local disk that you can write to"
             ) from error
         self.frames: Frames = frames.read_from(paths)
         self._lengths = frames.places(np.arange(len(frames))).lengths

@@ -74,6 +74,8 @@ class Damage:
                 self._first_sound += 1
                 if self._first_sound == len(self._frames):
                     raise InputError(
-                        "all-damaged", root=self._frames.root, number=len(self._frames), remedy=REMEDY
+                        f"{self._frames.root}: all {len(self._frames)} records of the split are damaged; "
+                        f"{REMEDY}",
+                        code="shard-damaged",
                     )
             return self._first_sound

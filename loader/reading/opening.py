@@ -14,6 +14,7 @@ from tfshards.loader.reading.windows import Windows
 from tfshards.schemas import FormatError, InputError, OptionsError, Problem, Shard
 from tfshards.schemas.companions import read_index
 from tfshards.schemas.digests import NUM_LAST_BYTES
+from tfshards.schemas.errors import size
 from tfshards.schemas.storage import AnyPath, RemotePath, read_range
 from tfshards.schemas.storage.verbs import size_and_last_bytes
 
@@ -30,7 +31,12 @@ def open_frames(source: OpenSplit, options: LoadOptions) -> tuple[Frames, Damage
     root, shards = source.root, source.split.shards
     bound, folder = options.cache_bytes, options.cache_folder
     if source.manifest.compression != "none" and (folder is None or bound is not None):
-        raise InputError("records-compressed", root=root)
+        raise InputError(
+            f'{root}: compressed shards are unpacked before they are read: cache="disk:FOLDER" does it '
+            "once, on a local disk and without a limit; `tfshards reshard DATASET OTHER --compression none` "
+            "does it for good",
+            code="cache-needed",
+        )
     if bound is not None:
         folder = None
     is_skipped = options.on_damage == "skip"
@@ -74,7 +80,12 @@ def open_windows(
         return None
     if is_scattered:
         num_bytes = sum(shard.record_bytes for shard in frames.shards)
-        raise OptionsError("needs-local-shards", label=source.label, num_bytes=num_bytes)
+        raise OptionsError(
+            "Shuffle(how='full') and classes= read examples one by one, for which the shards of "
+            f'{source.label} must be on a local disk: cache="disk:FOLDER" copies them, {size(num_bytes)}, '
+            "before the first step",
+            code="cache-needed",
+        )
     cache = None
     if bound is not None and folder is not None:
         cache = FirstRecords(source, folder, bound, frames)

@@ -116,18 +116,21 @@ def split_name(manifest: Manifest, split: str | None, root: AnyPath) -> str:
     """Return ``split``, or the name of the only split."""
     names = ", ".join(map(repr, manifest.splits))
     if split is not None and not isinstance(split, str):
-        raise OptionsError("split-type", split=split, names=names)
+        raise OptionsError(f"split={split!r} must be one name; the splits are {names}")
     if split is None and len(manifest.splits) > 1:
-        raise InputError("splits-several", root=root, names=names)
+        raise InputError(f"{root} has several splits; name one of {names}", code="split-missing")
     if split is not None and split not in manifest.splits:
-        raise InputError("split-not-shown", root=root, split=split, names=names)
+        raise InputError(f"{root} has no split {split!r}; the splits are {names}", code="split-unknown")
     return split if split is not None else next(iter(manifest.splits))
 
 
 def _open_mix(mix: Mix, split: str | None) -> OpenSplit:
     for path in mix.weights:
         if isinstance(any_path(path), RemotePath):
-            raise OptionsError("mix-remote", path=path)
+            raise OptionsError(
+                f"{path} cannot be part of a Mix, whose examples are read one by one; 'tfshards merge' "
+                "makes one dataset of several, or copy it to a local disk"
+            )
     roots = [Path(each) for each in mix.weights]
     manifests = [read_manifest(root) for root in roots]
     names = [split_name(manifest, split, root) for manifest, root in zip(manifests, roots, strict=True)]
@@ -135,9 +138,12 @@ def _open_mix(mix: Mix, split: str | None) -> OpenSplit:
     for root, manifest in zip(roots[1:], manifests[1:], strict=True):
         for what in ("features", "class_names"):
             if getattr(manifest.schema, what) != getattr(first.schema, what):
-                raise InputError("mix-schema", root=root, roots=roots[0], replace=what.replace("_", " "))
+                raise InputError(
+                    f"{root} and {roots[0]} differ in their {what.replace('_', ' ')}, so they cannot be "
+                    "mixed; build one of them again with the schema of the other"
+                )
         if manifest.compression != first.compression:
-            raise InputError("mix-compression", root=root, roots=roots[0])
+            raise InputError(f"{root} and {roots[0]} differ in compression; 'tfshards reshard' can change it")
     splits = [manifest.splits[name] for manifest, name in zip(manifests, names, strict=True)]
     shards = tuple(
         replace(shard, path=str((root / shard.path).absolute()))

@@ -23,22 +23,32 @@ def check_returned(spec: object, adds_weight: bool) -> None:
     """Raise unless results of ``map_fn`` with this ``element_spec`` can be batched."""
     leaves = tf.nest.flatten(spec)
     if not leaves:
-        raise OptionsError("map-fn-result", spec=spec)
+        raise OptionsError(f"map_fn returns {spec!r}; it must return the tensors that go into a batch")
     for leaf in leaves:
         if not isinstance(leaf, (tf.TensorSpec, tf.RaggedTensorSpec)):
             kind = type(leaf).__name__.removesuffix("Spec").replace("NoneTensor", "None")
-            raise OptionsError("map-fn-value", kind=kind)
+            raise OptionsError(f"map_fn returns {kind}; return tensors, alone or in dicts and tuples")
         is_whole = leaf.shape.rank is not None and None not in leaf.shape.as_list()
         if isinstance(leaf, tf.TensorSpec) and not is_whole and not is_list(leaf.shape):
-            raise OptionsError("map-fn-shape", shape=leaf.shape)
+            raise OptionsError(
+                f"map_fn returns a tensor of shape {leaf.shape}: examples whose shapes may differ cannot be "
+                "batched; give each the same size, for example with tf.image.resize, or state its shape "
+                "with tf.ensure_shape"
+            )
     if not adds_weight:
         return
     if isinstance(spec, dict):
         if WEIGHT in spec:
-            raise OptionsError("map-fn-weight", weight=WEIGHT)
+            raise OptionsError(
+                f"map_fn returns {WEIGHT!r}, which remainder='pad' and sample_weights= add; rename it, or "
+                "store the weights as a feature and name that in sample_weights="
+            )
     elif type(spec) is not tuple:
         kind = "a tensor" if isinstance(spec, tf.TypeSpec) else f"a {type(spec).__name__}"
-        raise OptionsError("map-fn-kind", kind=kind)
+        raise OptionsError(
+            f"map_fn returns {kind}, to which the weights of remainder='pad' and sample_weights= cannot be "
+            "added; return a dict or a tuple, such as (value,)"
+        )
 
 
 def is_list(shape: tf.TensorShape) -> bool:

@@ -41,7 +41,10 @@ class Counter:
             OptionsError: no dataset was loaded with ``start=`` this position.
         """
         if self._steps_per_epoch is None:
-            raise OptionsError("progress-unstarted")
+            raise OptionsError(
+                "no dataset starts at this position: pass the progress to load(start=...), after a "
+                "checkpoint was restored"
+            )
         return self._steps_per_epoch
 
     @property

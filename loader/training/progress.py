@@ -40,7 +40,7 @@ class Progress(Counter, PythonState):  # type: ignore[misc]
                 or a graph is being traced.
         """
         if not tf.executing_eagerly():
-            raise OptionsError("advance-in-graph")
+            raise OptionsError("advance() inside a tf.function would count only once; call it from Python")
         super().advance(steps)
 
     def serialize(self) -> str:

@@ -115,15 +115,24 @@ class Resume:
         steps, epochs, params = self.progress.steps_per_epoch, self.progress.epochs, self.params
         self._restore()
         if not self.progress.is_at_start:
-            raise OptionsError("resume-steps-taken")
+            raise OptionsError(
+                "steps were taken after load(start=resume.progress), but fit would read the dataset from "
+                "its beginning; call load() again before fit"
+            )
         if params["steps"] != steps:
-            raise OptionsError("resume-steps-per-epoch", params=params["steps"], steps=steps)
+            raise OptionsError(
+                f"fit takes {params['steps']} steps per epoch, but an epoch of the dataset has {steps}; use "
+                "fit(steps_per_epoch=resume.progress.steps_per_epoch)"
+            )
         if epochs is not None and params["epochs"] > epochs:
-            raise OptionsError("resume-epochs", params=params["epochs"], epochs=epochs)
+            raise OptionsError(
+                f"fit(epochs={params['epochs']}) exceeds load(epochs={epochs}); use load(epochs=None)"
+            )
         at_once = getattr(self.model, "steps_per_execution", 1)
         if (steps - self.progress.step) % at_once or steps % at_once:
             raise OptionsError(
-                "resume-steps-per-execution", at_once=at_once, steps=steps, steps2=steps - self.progress.step
+                f"steps_per_execution={at_once} must divide both the {steps} steps of an epoch and the "
+                f"{steps - self.progress.step} steps left in this one; pass a divisor of both to compile()"
             )
         self._since = 0
 
@@ -134,7 +143,10 @@ class Resume:
             OptionsError: it does not.
         """
         if epoch != self.progress.epoch:
-            raise OptionsError("resume-initial-epoch", epoch=epoch, epoch2=self.progress.epoch)
+            raise OptionsError(
+                f"fit starts at epoch {epoch}, but the run is in epoch {self.progress.epoch}; use "
+                "fit(initial_epoch=resume.progress.epoch)"
+            )
         self._batches = 0
 
     def on_train_batch_begin(self, batch: int, logs: object = None) -> None:
@@ -220,7 +232,10 @@ class Resume:
                     model.optimizer = None
                 model.load_weights(path)
             except (ValueError, KeyError, UserWarning) as error:
-                raise OptionsError("resume-model", latest=self._path, error=error) from error
+                raise OptionsError(
+                    f"{self._path} does not match this model and optimizer; create them as in that run, or "
+                    f"use a different folder to start from scratch: {error}"
+                ) from error
             finally:
                 model.optimizer = optimizer
         for seed, value in zip(_seeds(model), saved["seeds"], strict=True):
@@ -263,7 +278,11 @@ def _newest(folder: AnyPath) -> tuple[int, AnyPath, Any]:
             warnings.warn(text, stacklevel=3)
         return files[0][0], path, state
     if faults:
-        raise InputError("checkpoints-unreadable", folder=folder, faults=", ".join(faults))
+        raise InputError(
+            f"{folder} has no file that can be read: {', '.join(faults)}; restore one from a backup, or use "
+            "a different folder to start from scratch",
+            code="checkpoints-unreadable",
+        )
     return 0, folder, None
 
 
@@ -329,8 +348,16 @@ def _check_model(model: Any) -> None:  # noqa: ANN401
 
         is_one_of_several |= has_several_hosts(strategy)
     if is_one_of_several:
-        raise OptionsError("resume-hosts")
+        raise OptionsError(
+            "Resume works on one host; on several, save loader.Progress() in your own tf.train.Checkpoint"
+        )
     if not model.built or not model.variables:
-        raise OptionsError("resume-no-weights")
+        raise OptionsError(
+            "the model has no weights yet; start it with an Input layer, or call model.build(input_shape) "
+            "before fit"
+        )
     if not hasattr(model.optimizer, "build"):
-        raise OptionsError("resume-optimizer", kind=type(model.optimizer).__name__)
+        raise OptionsError(
+            f"{type(model.optimizer).__name__} has no build(), so its state cannot be restored before the "
+            "first step; use a non-legacy optimizer"
+        )

@@ -262,7 +262,10 @@ class SourceBuild:
         for (split, index), done in finished.items():
             if done.shard.num_examples != len(layouts[split][index]):
                 # of a repeated task that began before the shards were balanced
-                raise BuildError("shard-unfinished", where=f"shard {index} of split {split!r}")
+                raise BuildError(
+                    f"the pipeline ended without shard {index} of split {split!r}; run the same command "
+                    "again to resume"
+                )
         report_warning(*loss_warnings(finished.values()))
         conversions = sum((Counter(shard.conversions) for shard in finished.values()), Counter[str]())
         counts, listed = label_counts_of(listing, layouts), rejects_text(rejects)

@@ -186,7 +186,7 @@ def conclude(job: Job, target: BuildFolder, draft: Draft, state: OutputState, *,
             return commit(build, twin, state, is_compared=overwrite)
     if len(written) < len(draft.finished):
         raise InputError(
-            f"{complete[0][0].root} is damaged, and the inputs now give other files || restore the inputs "
+            f"{complete[0][0].root} is damaged, and the inputs now give other files; restore the inputs "
             "that the dataset was built from"
         )
     if not overwrite and job.wanted.is_in(state.manifest):
@@ -230,7 +230,11 @@ def _of_other_inputs(state: OutputState, manifest: Manifest) -> InputError:
     differing = [shard for shard in manifest.shards if shard.digest not in before]
     shards = counted(len(differing), "shard")
     line = f"the content of {shards} has changed" if differing else "rejected inputs"
-    return InputError("dataset-of-other-inputs", folder=state.folder, line=line)
+    return InputError(
+        f"{state.folder} holds a dataset with other inputs: {line}; give overwrite=True to replace it, or "
+        "choose another output",
+        code="dataset-differs",
+    )
 
 
 def finish(target: BuildFolder, manifest: Manifest, draft: Draft, job: Job) -> Manifest:
@@ -250,7 +254,11 @@ def finish(target: BuildFolder, manifest: Manifest, draft: Draft, job: Job) -> M
     if in_store(target.root):
         for done, is_intact in zip(written, target.intact(written), strict=True):
             if not is_intact:
-                raise BuildError("shard-replaced", path=target.dataset / done.shard.path)
+                raise BuildError(
+                    f"{target.dataset / done.shard.path}: another run of the same build replaced it; when "
+                    "that run has ended, run the same command again",
+                    code="build-overtaken",
+                )
     # in a store, another run of the plan may have recorded other stamps
     target.create(job.wanted.options, job.stamps)
     target.open()
@@ -266,7 +274,7 @@ def check_readable(text: bytes, path: AnyPath) -> None:
     try:
         METADATA.check(len(text), path)
     except OSError as error:
-        raise InputError("unreadable", path=path, why=error.strerror) from None
+        raise InputError(f"{path}: cannot be read: {error.strerror}", code="unreadable") from None
     parse_manifest(text.decode("ascii"), str(path))
 
 
@@ -337,4 +345,8 @@ def overtaken(state: OutputState, failure: BuildError | OSError) -> OutputState:
 
 def build_overtaken(now: OutputState) -> BuildError:
     """Return the error about another build that was committed meanwhile."""
-    return BuildError("build-overtaken", folder=now.folder, build_id=now.current)
+    return BuildError(
+        f"{now.folder}: another build ({now.current}) was committed in the meantime, so this one was not; "
+        "to replace that dataset, run the same command again with overwrite=True",
+        code="build-overtaken",
+    )

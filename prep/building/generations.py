@@ -116,11 +116,16 @@ def restore(dataset: str | os.PathLike[str], folder: str, *, log: Log = to_stder
         complete = {build.name: build for build in state.folders if build.is_committed}
         if folder not in complete:
             has = f"it has {listed([*complete], _SHOWN)}" if complete else "it has none"
-            raise InputError("generation-unknown", folder=output, build_id=folder, has=has)
+            raise InputError(
+                f"{output} has no generation {folder!r} to restore; {has}; see 'tfshards generations'"
+            )
         manifest = complete[folder].manifest()
         damage = file_problems(manifest, output) if manifest else [f"{MANIFEST_NAME} cannot be read"]
         if manifest is None or damage:
-            raise InputError("generation-damaged", build_id=folder, folder=output, problems=damage[0])
+            raise InputError(
+                f"build {folder} of {output} is damaged and cannot be restored: {damage[0]}; choose "
+                "another, which 'tfshards generations' lists"
+            )
         if manifest == state.manifest:
             report_line(f"{output}: {folder} is the dataset already")
         return commit(complete[folder], manifest, state)
@@ -160,7 +165,7 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
         FormatError: the manifest cannot be read, so that the files of the dataset are not known.
     """
     folder = any_path(dataset)
-    nothing = InputError("nothing-to-prune", folder=folder)
+    nothing = InputError(f"{folder} holds neither a dataset nor an unfinished build; nothing was removed")
     if not folder.is_dir():
         raise nothing
     with locked(folder):
@@ -173,7 +178,7 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
         if state.manifest is None and complete:
             raise InputError(
                 f"{folder} has no {MANIFEST_NAME}, so that nothing shows which of its generations is needed "
-                f"({listed(complete, _SHOWN)}) || make one of them the dataset with 'tfshards restore', or "
+                f"({listed(complete, _SHOWN)}); make one of them the dataset with 'tfshards restore', or "
                 "delete the folder"
             )
         needed = {*state.manifest.data_paths} if state.manifest else set[str]()
@@ -192,7 +197,7 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
                 for path in staged:
                     delete_tree(path, RECORD_NAME)
             except OSError as error:
-                raise InputError("file-fault", filename=error.filename, why=error.strerror) from error
+                raise InputError(f"{error.filename}: {error.strerror}") from error
     return found
 
 

@@ -33,11 +33,13 @@ def output_folder(dataset: str | os.PathLike[str] | AnyPath, *inputs: AnyPath | 
             supported, or is inside one of the inputs that the dataset is made from.
     """
     if dataset in ("", b""):
-        raise OptionsError("output-empty")
+        raise OptionsError("the path of the output is empty; name a folder")
     folder = any_path(dataset, "dataset")
     for location in inputs:
         if location is not None and is_inside(folder, location):
-            raise OptionsError("output-in-input", folder=folder, location=location)
+            raise OptionsError(
+                f"the output {folder} is inside the input {location}; choose a folder outside it"
+            )
     return folder
 
 
@@ -45,7 +47,7 @@ def dataset_name(folder: AnyPath, options: Options) -> str:
     """Return the dataset's name: ``options.name``, or the last part of the output's path."""
     name = options.name or absolute_name(folder)
     if fault := name_fault(name):
-        raise OptionsError("output-name", fault=fault)
+        raise OptionsError(f"the output's name {fault}; give another with name=")
     return name
 
 
@@ -65,7 +67,10 @@ def claimed(folder: AnyPath, staged: str = "") -> Iterator[OutputState]:
             report_warning(note)
         pointer = folder / MANIFEST_NAME
         if pointer.is_symlink():
-            raise InputError("output-linked", name=pointer)
+            raise InputError(
+                f"{pointer} is a symbolic link, through which files elsewhere would be written; replace it "
+                "with its target, or choose another output"
+            )
         try:
             state = inspect_output(folder)
             check_usable(state)
@@ -77,7 +82,7 @@ def claimed(folder: AnyPath, staged: str = "") -> Iterator[OutputState]:
                 BuildFolder(folder, state.current).remove_work()
             yield state
         except OSError as error:
-            raise BuildError("build-failed", text=system_fault(folder, error)) from error
+            raise BuildError(f"{system_fault(folder, error)}") from error
 
 
 @contextmanager
@@ -94,7 +99,7 @@ def existing_folder(folder: AnyPath) -> Iterator[None]:
             sync(*(path.parent for path in reversed(created)))
         except OSError as error:
             check_usable(inspect_output(folder))
-            raise InputError("output-unwritable", folder=folder, why=error.strerror) from None
+            raise InputError(f"{folder}: cannot be written: {error.strerror}") from None
         yield
 
 
@@ -120,7 +125,7 @@ def staged(
             try:
                 staging = Path(str(stack.enter_context(staged_folder(folder))))
             except OSError as error:
-                raise InputError("dataset-unwritable", dataset=folder, why=error.strerror) from None
+                raise InputError(f"{folder}: cannot be written: {error.strerror}") from None
             yield source.stage(staging, group_by=group_by)
             return
         local = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tfshards-")))
@@ -137,7 +142,7 @@ def _uploaded(reader: Reader, local: Path, area: AnyPath) -> Reader:
     """Return a reader of staged files, after copying them from this machine into a folder of a store."""
     if not isinstance(reader, MovableReader):
         raise InputError(
-            f"workers on other machines cannot read the copies of this source in {local} || build into a "
+            f"workers on other machines cannot read the copies of this source in {local}; build into a "
             "folder that all of them mount, or with engine='local'"
         )
     files = {path.name: path for path in local.iterdir()} | dict(reader.in_place())

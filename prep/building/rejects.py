@@ -51,13 +51,15 @@ def read_rejects(dataset: AnyPath, manifest: Manifest) -> list[Reject]:
     try:
         content = read_whole(path, LISTS)
         if bytes_digest(content) != manifest.rejects_digest:
-            raise InputError("rejects-invalid", path=path, error="its digest differs from the manifest's")
+            raise InputError(
+                f'{path}: is not a list of rejected inputs: "its digest differs from the manifest\'s"'
+            )
         lines = content.decode("ascii").splitlines()
         return [Reject(*(load_json(line)[name] for name in _FIELDS)) for line in lines]
     except OSError as error:
-        raise InputError("unreadable", path=path, why=error.strerror) from None
+        raise InputError(f"{path}: cannot be read: {error.strerror}", code="unreadable") from None
     except (ValueError, KeyError, TypeError) as error:
-        raise InputError("rejects-invalid", path=path, error=error) from None
+        raise InputError(f"{path}: is not a list of rejected inputs: {error!r}") from None
 
 
 def find_duplicates(
@@ -108,14 +110,11 @@ def check_rejects(rejects: Sequence[Reject], plan: Plan, options: Options, folde
     path = folder.work / REJECTS_NAME
     path.write_bytes(rejects_text(rejects))
     raise BuildError(
-        "too-many-rejected",
+        f"{len(rejects)} of {inputs} inputs {_are(rejects)} rejected ({_reasons(rejects)}), more than "
+        f"max_rejected= allows ({float(options.rejected_share * 100):.4g}%)",
         *_first(rejects),
         f"{path} lists them; fix them and repeat the call, or allow more with max_rejected=",
-        num_rejects=len(rejects),
-        inputs=inputs,
-        are=_are(rejects),
-        reasons=_reasons(rejects),
-        percent=f"{float(options.rejected_share * 100):.4g}%",
+        code="too-many-rejected",
     )
 
 
@@ -163,7 +162,7 @@ def repeated_inputs(plan: Plan, first: Mapping[ShardId, FinishedShard], options:
     if options.duplicates == "fail":
         have = "inputs have" if len(found) > 1 else "input has"
         text = f"{len(found)} {have} the content of another, and duplicates='fail' was given:"
-        raise BuildError("duplicates-found", *_first(rejects), text=text)
+        raise BuildError(f"{text}", *_first(rejects), code="duplicates-found")
     contradict = [] if labels is None else [one for one, of in found.items() if labels[one] != labels[of]]
     if contradict:
         one = contradict[0]
@@ -200,16 +199,14 @@ def final_layouts(
             numbers = {int(number) for shard in layout for number in shard}
             lost = [reject for reject in rejects if plan.listing.find(reject.key) in numbers]
             raise BuildError(
-                "split-rejected",
+                f"every input of split {split!r} was rejected ({_reasons(lost)})",
                 *_first(lost),
                 "fix these inputs, or give options under which they are accepted, and build again",
-                split=split,
-                reasons=_reasons(lost),
             )
         if accepted[split] < len(layout):
             counts = {name: len(shards) for name, shards in plan.layouts.items()}
             fault = too_many_shards(f"shards={len(layout)}", split, counts, accepted)
-            raise BuildError("too-few-after-rejects", fault=fault)
+            raise BuildError(f"after rejects, {fault}")
         layouts[split] = rebalance(layout, rejected)
     return layouts
 

@@ -115,7 +115,7 @@ def inspect_output(folder: AnyPath) -> OutputState:
     try:
         return _inspect(folder)
     except OSError as error:
-        raise InputError("folder-fault", folder=folder, why=error.strerror) from error
+        raise InputError(f"{folder}: {error.strerror}") from error
 
 
 def _inspect(folder: AnyPath) -> OutputState:
@@ -139,9 +139,13 @@ def check_usable(state: OutputState) -> None:
     """Raise InputError if the output is a file, holds files but no dataset, or a manifest of another tool."""
     folder = state.folder
     if state.is_file:
-        raise InputError("dataset-is-file", folder=folder)
+        raise InputError(f"{folder} is a file; the last argument, dataset=, must be a folder or a new name")
     if state.other and not (state.manifest or state.fault or state.folders):
-        raise InputError("folder-not-empty", folder=folder, a_file=state.other)
+        raise InputError(
+            f"{folder} holds files but no dataset, such as {state.other!r}; choose an empty folder or a new "
+            "name",
+            code="foreign-file",
+        )
     if state.fault and not is_manifest(folder / MANIFEST_NAME):
         raise foreign(folder / MANIFEST_NAME)
 
@@ -187,17 +191,32 @@ def check_replaceable(state: OutputState, wanted: Wanted, *, overwrite: bool) ->
         ]
         if others and not overwrite:
             # they may hold what was appended, or lack what was removed
-            raise InputError("pointer-missing", folder=folder, names=listed(others, _SHOWN))
+            raise InputError(
+                f"{folder} has no dataset.json that shows which of its generations is the dataset "
+                f"({listed(others, _SHOWN)}); make one of them the dataset with 'tfshards restore', or give "
+                "overwrite=True to build it anew from the source"
+            )
         return
     if state.is_adopted:
         # they stay as they are, and there may be no other copy
-        raise InputError("dataset-not-ours", folder=folder)
+        raise InputError(
+            f"{folder} holds records that tfshards did not write; choose another output", code="foreign-file"
+        )
     if overwrite or wanted.is_in(manifest):
         return
     removed, relabeled = made_of(manifest).num_removed, made_of(manifest).num_relabeled
     if removed or relabeled:
-        raise InputError("dataset-edited", folder=folder, removed=removed, relabeled=relabeled)
-    raise InputError("dataset-differs", folder=folder, distinction=_distinction(state, manifest, wanted))
+        raise InputError(
+            f"{folder} holds a dataset that was edited: {removed} examples were removed, {relabeled} "
+            "relabeled. To add new inputs, use 'tfshards append'; overwrite=True builds the dataset anew "
+            "from the source, which undoes the edits; or choose another output",
+            code="dataset-differs",
+        )
+    raise InputError(
+        f"{folder} holds a dataset {_distinction(state, manifest, wanted)}; give overwrite=True to replace "
+        "it, or choose another output",
+        code="dataset-differs",
+    )
 
 
 def damage_of(

@@ -88,7 +88,7 @@ class Writer:
         for shard in shards:
             if shard not in found:
                 where = f"shard {shard.shard_index} of split {shard.split!r}"
-                raise BuildError("shard-unfinished", where=where)
+                raise BuildError(f"the pipeline ended without {where}; run the same command again to resume")
         return found
 
     def take_over(self, plans: Iterable[ShardPlan], sound: Mapping[str, Shard]) -> None:
@@ -107,9 +107,9 @@ def run_work(run: Callable[[Work], None], work: Work, output: AnyPath) -> None:
         # its code says what happened
         raise
     except OSError as failure:
-        raise BuildError("build-failed", text=system_fault(output, failure)) from failure
+        raise BuildError(f"{system_fault(output, failure)}") from failure
     except Exception as failure:
-        raise BuildError("build-failed", text=str(failure) or type(failure).__name__) from failure
+        raise BuildError(f"{str(failure) or type(failure).__name__}") from failure
 
 
 def _total(sizes: Iterable[Written]) -> Written:

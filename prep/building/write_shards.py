@@ -182,8 +182,9 @@ class WriteSteps:
         table = described(descriptions)
         if not table.num_rows:
             raise InputError(
-                f"{self.folder}: the PCollection has no elements, so there is nothing to write || check the "
-                "steps of the pipeline before WriteShards, such as a filter or a pattern that matches no file"
+                f"{self.folder}: the PCollection has no elements, so there is nothing to write; check the "
+                "steps of the pipeline before WriteShards, such as a filter or a pattern that matches no "
+                "file"
             )
         with claimed(self.folder, self._staging.name) as state:
             keep_described(table, self._staging)
@@ -204,7 +205,11 @@ class WriteSteps:
             if task[0].folder.is_complete:
                 # a task that a runner repeats after the commit
                 return 0
-            raise BuildError("staging-gone", root=self._staging) from None
+            raise BuildError(
+                f"{self._staging} is gone: another build of the dataset has begun or ended; only one build "
+                "may write to it at a time",
+                code="build-overtaken",
+            ) from None
 
     @lines_to(_to_logger)
     def balance(self, build: str) -> list[_Task]:
@@ -264,7 +269,11 @@ class WriteSteps:
         if is_same:
             # it was found complete, or has the same content as an earlier one
             return state.manifest
-        raise InputError("staging-gone", root=self._staging)
+        raise InputError(
+            f"{self._staging} is gone: another build of the dataset has begun or ended; only one build may "
+            "write to it at a time",
+            code="build-overtaken",
+        )
 
     def _remove_staging(self) -> None:
         delete_tree(self._staging, RECORD_NAME)

@@ -87,7 +87,9 @@ def append(
     origin = open_origin(dataset)
     names = origin.manifest.schema.class_names
     if new_classes and not names:
-        raise OptionsError("new-classes-useless")
+        raise OptionsError(
+            "new_classes=True has no effect, since the classes of the dataset have no names; leave it out"
+        )
     given = _source_of(source, origin.manifest, follow_links=follow_links)
     origin.require_keys()
     origin.require_own()
@@ -129,28 +131,37 @@ def _source_of(given: Inputs, manifest: Manifest, *, follow_links: bool) -> Sour
     paths = [given] if isinstance(given, (str, bytes, os.PathLike)) else given
     if not isinstance(paths, Sequence):
         if not hasattr(paths, "stage"):
-            raise OptionsError("source-not-paths", given=given)
+            raise OptionsError(f"source={given!r} must be paths, or a source such as ImageFolder('photos')")
         if follow_links:
-            raise OptionsError("follow-links-of-source")
+            raise OptionsError("follow_links=True has no effect on a source; pass it to the source itself")
         return paths
     if not all(isinstance(path, (str, bytes, os.PathLike)) for path in paths):
-        raise OptionsError("source-not-paths", given=given)
+        raise OptionsError(f"source={given!r} must be paths, or a source such as ImageFolder('photos')")
     if follow_links and not any(feature.is_encoded for feature in manifest.schema.features):
-        raise OptionsError("follow-links-useless")
+        raise OptionsError("follow_links=True has no effect, since the dataset has no images; leave it out")
     sources: list[Source] = []
     remedy = "build the new examples as a dataset, and merge the two"
     for build in made_of(manifest).builds():
         if build.source == "examples":
-            raise InputError("examples-of-python", manifest=manifest.name)
+            raise InputError(
+                f"the dataset {manifest.name!r} was built in Python from prep.Examples(...), which paths do "
+                "not give; give the examples: prep.append(prep.Examples(...), dataset)"
+            )
         if build.source not in KINDS:
-            raise InputError("records-no-build", manifest=manifest.name, get=build.source, remedy=remedy)
+            raise InputError(
+                f"the dataset {manifest.name!r} was made by {build.source}, so its manifest records no "
+                f"build options; {remedy}"
+            )
         recorded = Recorded(manifest.schema, build.options, follow_links)
         kind = KINDS[build.source].source
         sources.append(kind.from_recorded(recorded, [os.fsdecode(path) for path in paths]))
     first, *others = map(vars, sources)
     for other in others:
         if differing := [name for name in first if other.get(name) != first[name]]:
-            raise InputError("builds-differ", manifest=manifest.name, differing=differing, remedy=remedy)
+            raise InputError(
+                f"the dataset {manifest.name!r} was merged from builds with different options "
+                f"({', '.join(differing)}); {remedy}"
+            )
     return sources[0]
 
 

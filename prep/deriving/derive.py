@@ -105,12 +105,9 @@ class Derived:
             is_equal = has_new_keys or split.examples_digest == digest
             if split.num_examples != number or not is_equal:
                 raise BuildError(
-                    "copies-differ",
-                    name=name,
-                    num_examples=split.num_examples,
-                    examples_digest=split.examples_digest,
-                    expected=number,
-                    expected2=digest,
+                    f"split {name!r}: {split.num_examples} examples with digest {split.examples_digest} "
+                    f"were written, but their sources hold {number} with digest {digest}; run tfshards "
+                    "verify --deep on the sources"
                 )
 
     def _kept(self, shard: ShardId) -> OldShard | None:

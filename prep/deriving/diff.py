@@ -328,7 +328,7 @@ class _Examples:
             with damage_named(), Meter(f"{what} of {root}", num_bytes) as meter:
                 in_threads(work, [*rows_by_shard(self.shards, numbers)], meter.add)
         except OSError as error:
-            raise BuildError("file-fault", filename=error.filename or root, why=error.strerror) from None
+            raise BuildError(f"{error.filename or root}: {error.strerror}") from None
         return found
 
 

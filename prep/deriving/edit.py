@@ -84,7 +84,9 @@ def check_known_keys(unknown: Sequence[bytes], num_wanted: int, origin: Origin) 
     if unknown:
         some = f"{len(unknown):,} of {counted(num_wanted, 'key')}"
         keys = listed([repr(to_text(key)) for key in unknown], _SHOWN)
-        raise InputError("keys-unknown", some=some, root=origin.root, keys=keys)
+        raise InputError(
+            f"{some} not in {origin.root}: {keys}; correct these keys, or leave them out", code="key-unknown"
+        )
 
 
 def _derived(edit: Edit, run: Callable[[Work], None]) -> Derived:
@@ -103,7 +105,9 @@ def _derived(edit: Edit, run: Callable[[Work], None]) -> Derived:
         splits[name] = _edited(edit, split, start)
         if end > start and not sum(splits[name].sizes):
             raise InputError(
-                "remove-whole-split", root=origin.root, num_examples=split.num_examples, name=name
+                f"{origin.root}: all {counted(split.num_examples, 'example')} of the split {name!r} would "
+                "be removed, but a split has to keep at least one; build a dataset without this split "
+                "instead"
             )
         left = None if edit.labels is None else edit.labels[start:end][~edit.is_removed[start:end]]
         outlines[name] = Split((), label_counts(left, schema))

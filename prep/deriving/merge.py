@@ -105,13 +105,13 @@ def merge(
 
 def _check_sources(sources: Sequence[str | os.PathLike[str]]) -> None:
     if isinstance(sources, (str, bytes)) or len(sources) < 2:
-        raise OptionsError("merge-too-few")
+        raise OptionsError("merge needs two or more datasets in sources=")
     for root in sources:
         check_path("sources", root)
     real = [os.path.realpath(root) for root in sources]
     twice = next((root for root, path in zip(sources, real, strict=True) if real.count(path) > 1), None)
     if twice is not None:
-        raise OptionsError("merge-repeated", twice=os.fspath(twice))
+        raise OptionsError(f"sources= contains {twice} twice; give each dataset once")
 
 
 def _check_same(first: Origin, other: Origin, *, is_mixed: bool) -> None:
@@ -120,11 +120,8 @@ def _check_same(first: Origin, other: Origin, *, is_mixed: bool) -> None:
     one, two = first.manifest.compression, other.manifest.compression
     if one != two and not is_mixed:
         raise InputError(
-            "merge-compressions-differ",
-            root=first.root,
-            compression=one,
-            root2=other.root,
-            compression2=two,
+            f"{first.root} has compression {one!r}, but {other.root} has {two!r}; give compression= to "
+            "rewrite all shards"
         )
 
 
@@ -145,7 +142,10 @@ def check_keys_differ(origins: Sequence[Origin]) -> None:
     key = next(islice(chain.from_iterable(_keys(origins[one])), int(same[0] - starts[one]), None))
     in_all = "" if len(repeated) == 1 else f" ({len(repeated):,} keys in total)"
     raise InputError(
-        "keys-overlap", key=to_text(key), root=origins[one].root, root2=origins[other].root, in_all=in_all
+        f"the key {to_text(key)!r} is in {origins[one].root} and in {origins[other].root}{in_all}; remove "
+        "it from one of them with 'tfshards remove', or make each dataset, if it has one split, a split of "
+        "the new one ('tfshards merge --as-splits', or a dict of sources). Rows of arrays and tables are "
+        "identified by their numbers: build them together, as parts"
     )
 
 

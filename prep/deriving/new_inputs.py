@@ -105,13 +105,19 @@ def _check_fit(listing: Listing, options: Mapping[str, Json], origin: Origin, *,
     if builds and all(differing):
         name = differing[0][0]
         before, now = builds[0].get(name), options[name]
-        raise InputError("append-options-differ", root=root, name=name, get=before, options=now)
+        raise InputError(
+            f"{root} was built with {name}={before!r}, but the source has {now!r}; give paths instead of a "
+            "source to use the options of the build"
+        )
     schema = listing.schema
     if new_classes:
         schema = replace(schema, class_names=schema.class_names[: len(manifest.schema.class_names)])
     check_same_schema(manifest.schema, str(root), schema, "the source")
     if _are_numbered(listing) and made_of(manifest).has("as_splits"):
-        raise InputError("rows-renumbered", root=root)
+        raise InputError(
+            f"the keys of {root} consist of the name of a split and a row number, so new rows cannot be "
+            "recognized; append them to the dataset that became this split, and merge again"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,10 +184,14 @@ class _Match:
         if len(self.missing):
             raise InputError(
                 f"the source has no row {self.example_key(self.missing[0])}, unlike {root}: rows are "
-                "identified by their numbers || give the rows of the dataset, followed by the new ones"
+                "identified by their numbers; give the rows of the dataset, followed by the new ones"
             )
         if len(self.changed):
-            raise InputError("append-row-differs", row=self.input_key(self.changed[0]), root=root)
+            raise InputError(
+                f"row {self.input_key(self.changed[0])} of the source differs from row "
+                f"{self.input_key(self.changed[0])} of {root}: rows are identified by their numbers; give "
+                "the rows of the dataset, followed by the new ones"
+            )
         if self.labels is not None and listing.labels is not None:
             # of a relabeled dataset, contents are compared with the labels that the examples have
             now = listing.labels.copy()
@@ -194,7 +204,10 @@ class _Match:
                 start += shard.num_examples
                 pieces = source.pieces(inputs_plan(listing.columns(rows)))
                 if (different := _different_row(shard, pieces, self.origin)) is not None:
-                    raise InputError("append-row-differs", row=different, root=root)
+                    raise InputError(
+                        f"row {different} of the source differs from row {different} of {root}: rows are "
+                        "identified by their numbers; give the rows of the dataset, followed by the new ones"
+                    )
                 meter.add(int(listing.sizes[rows].sum()))
 
     def report(self, removed: IntArray) -> None:
@@ -273,13 +286,19 @@ def _membership(new: Listing, numbers: IntArray, origin: Origin) -> Membership:
     if new.splits:
         unknown = [name for name in new.splits if name not in splits]
         if unknown and len(numbers):
-            raise InputError("split-not-in-dataset", unknown=unknown[0], root=origin.root, splits=splits)
+            raise InputError(
+                f"the source has the split {unknown[0]!r}, but {origin.root} has only {', '.join(splits)}"
+            )
         members = {name: np.flatnonzero(np.isin(numbers, held)) for name, held in new.splits.items()}
     elif cuts and build:
         ratios = {name: Fraction(ratio) for name, ratio in build.ratios.items()}
         return split_by_cuts(new.keys, cuts, ratios, strata=new.labels, groups=new.groups)
     elif len(splits) > 1 and len(numbers):
-        raise InputError("splits-undetermined", root=origin.root, splits=splits)
+        raise InputError(
+            f"nothing determines the splits of the new examples: {origin.root} has the splits "
+            f"{', '.join(splits)}, and was not split by ratios; name the splits in the source, for example "
+            "by folders"
+        )
     else:
         members = {next(iter(splits)): np.arange(len(numbers))}
     return Membership({name: found for name, found in members.items() if len(found)}, cuts)
@@ -294,7 +313,10 @@ def _report_classes(new: Listing, origin: Origin) -> None:
         without = numbers[new.labels[numbers] < 0]
         if names and len(without) and splits[split].label_counts:
             key = to_text(new.keys[without[0]])
-            raise InputError("append-without-class", split=split, root=origin.root, keys=key)
+            raise InputError(
+                f"the split {split!r} of {origin.root} has classes, but {key!r} has none; put it into a "
+                "class folder"
+            )
     held = {name for split in splits.values() for name, count in split.label_counts.items() if count}
     labels = [label for label in np.unique(new.labels).tolist() if label >= 0]
     added = [name for name in (names[label] if names else str(label) for label in labels) if name not in held]

@@ -69,9 +69,11 @@ def new_labels(labels: str | os.PathLike[str] | Mapping[str | bytes, str | int])
         for key, label in labels.items():
             is_label = isinstance(label, (str, int)) and not isinstance(label, bool)
             if not isinstance(key, (str, bytes)) or not is_label:
-                raise OptionsError("labels-mapping", key=key, label=label)
+                raise OptionsError(
+                    f"labels= must map keys to names or numbers of classes, not {key!r} to {label!r}"
+                )
         if not labels:
-            raise OptionsError("labels-none")
+            raise OptionsError("labels= is empty; give at least one key")
         return {to_bytes(key) if isinstance(key, str) else key: str(label) for key, label in labels.items()}
     # imported late, because Arrow takes a second
     from tfshards.prep.sources.features import TEXT, is_bytes_type
@@ -82,7 +84,9 @@ def new_labels(labels: str | os.PathLike[str] | Mapping[str | bytes, str | int])
     for name in COLUMNS:
         if name not in table.column_names:
             columns = ", ".join(map(repr, table.column_names))
-            raise InputError("labels-column", path=path, name=name, join=columns)
+            raise InputError(
+                f"{path} has no column {name!r}; its columns are {columns}, and must be 'key' and 'label'"
+            )
     found: dict[bytes, str] = {}
     # keys need not be UTF-8
     read = [table[name].cast(TEXT) if is_bytes_type(table[name].type) else table[name] for name in COLUMNS]
@@ -92,7 +96,8 @@ def new_labels(labels: str | os.PathLike[str] | Mapping[str | bytes, str | int])
         if found.setdefault(to_bytes(key), label) != label:
             earlier = found[to_bytes(key)]
             raise InputError(
-                "label-repeated", path=path, number=number, name=key, found=label, found2=earlier
+                f"{path}, row {number}: the key {key!r} has the label {label!r}, but {earlier!r} in an "
+                "earlier row; keep one of them"
             )
     return found
 
@@ -103,14 +108,16 @@ def _text(value: object, column: str, number: int, path: AnyPath) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
     if not isinstance(value, str) or not value:
-        raise InputError("label-type", path=path, number=number, column=column, found=value)
+        raise InputError(f"{path}, row {number}: {column} is {value!r}, but must be text or an integer")
     return value
 
 
 def _relabeled(edit: Edit, wanted: Mapping[bytes, str], *, new_classes: bool) -> Edit | None:
     origin, manifest, old = edit.origin, edit.origin.manifest, edit.labels
     if old is None:
-        raise InputError("relabel-no-label", root=origin.root)
+        raise InputError(
+            f"{origin.root} has no scalar feature of kind 'label', so its examples have no class to change"
+        )
     numbers_of, added = _classes(manifest, old, {*wanted.values()}, origin.root, new_classes=new_classes)
     examples = find(origin.root, manifest.shards, [*wanted])
     unknown = [key for key, number in zip(wanted, examples.tolist(), strict=True) if number < 0]
@@ -142,12 +149,18 @@ def _classes(
     unknown = sorted({*wanted} - {*known})
     if unknown and not new_classes:
         more = f" (and {len(unknown) - 1:,} more)" if len(unknown) > 1 else ""
-        raise InputError("class-unknown", root=root, unknown=unknown[0], more=more, classes=quoted(known))
+        raise InputError(
+            f"{root} does not have the class {unknown[0]!r}{more}; its classes are {quoted(known)}. To add "
+            "new ones, give new_classes=True"
+        )
     if names:
         return {name: number for number, name in enumerate((*names, *unknown))}, unknown
     assert schema.label is not None
     limits = np.iinfo(schema.label.dtype)
     for name in unknown:
         if not (_INTEGER.fullmatch(name) and limits.min <= int(name) <= limits.max):
-            raise InputError("label-not-integer", root=root, name=name, dtype=schema.label.dtype)
+            raise InputError(
+                f"{root}: the label {name!r} is not an integer of type {schema.label.dtype}, but the "
+                "classes have no names"
+            )
     return {name: int(name) for name in (*known, *unknown)}, []

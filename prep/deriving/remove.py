@@ -58,12 +58,12 @@ def _wanted(keys: str | os.PathLike[str] | Collection[str | bytes]) -> list[byte
     if isinstance(keys, (str, os.PathLike)):
         found = read_keys(keys)
         if not found:
-            raise InputError("keys-empty", keys=os.fspath(keys))
+            raise InputError(f"{keys} has no keys; write one per line")
         return sorted({*found})
     if isinstance(keys, bytes) or not isinstance(keys, Iterable) or not keys:
-        raise OptionsError("keys-argument", keys=keys)
+        raise OptionsError(f"keys={keys!r} must be a file of keys, or a list of at least one key")
     if not all(isinstance(key, (str, bytes)) for key in keys):
-        raise OptionsError("keys-type")
+        raise OptionsError("keys= must hold text or bytes; the keys of arrays are their row numbers as text")
     return sorted({to_bytes(key) if isinstance(key, str) else key for key in keys})
 
 

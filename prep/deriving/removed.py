@@ -50,9 +50,9 @@ def read_removed(dataset: AnyPath, manifest: Manifest) -> Removed:
     try:
         content = read_whole(path, LISTS)
     except OSError as error:
-        raise InputError("unreadable", path=path, why=error.strerror) from None
+        raise InputError(f"{path}: cannot be read: {error.strerror}", code="unreadable") from None
     if bytes_digest(content) != manifest.removed_digest:
-        raise InputError(f"{path}: its digest differs from the manifest's || restore the file")
+        raise InputError(f"{path}: its digest differs from the manifest's; restore the file")
     return frozenset(content.splitlines())
 
 

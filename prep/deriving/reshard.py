@@ -77,6 +77,8 @@ def reshard(
         name = dataset_name(folder, Options(name=options.name))
         return commit_new(derive(origin, name, is_next=False), folder, overwrite=overwrite)
     if not overwrite:
-        raise OptionsError("reshard-onto-itself", dataset=folder)
+        raise OptionsError(
+            f"the output {folder} is the input; give overwrite=True to replace it, or choose another folder"
+        )
     dataset_name(folder, Options(name=options.name or origin.manifest.name))
     return commit_next(folder, derive_next)

@@ -67,12 +67,18 @@ class Origin:
     def require_keys(self) -> None:
         """Raise InputError if the examples have no keys."""
         if not self.has_keys:
-            raise InputError("no-keys", root=self.root)
+            raise InputError(
+                f"{self.root}: its examples have no keys, by which this verb recognizes them; build the "
+                "dataset with tfshards from its source"
+            )
 
     def require_own(self) -> None:
         """Raise InputError if tfshards did not write the records, which are never changed."""
         if made_of(self.manifest).source == "adopt":
-            raise InputError("edit-of-foreign-records", root=self.root)
+            raise InputError(
+                f"{self.root} holds records that tfshards did not write, which are never changed; copy them "
+                "into another folder with 'tfshards reshard', and edit that dataset"
+            )
 
     @property
     def prefix(self) -> bytes:
@@ -147,7 +153,7 @@ class Origin:
 
     def damaged(self, problems: Sequence[Problem]) -> InputError:
         """Return the error about damage of the dataset."""
-        return InputError("origin-damaged", root=self.root, fault=str(problems[0]), see_verify=SEE_VERIFY)
+        return InputError(f"{self.root} is damaged: {problems[0]}; {SEE_VERIFY}", code="shard-damaged")
 
 
 def open_origin(root: str | os.PathLike[str] | AnyPath, split: str = "") -> Origin:
@@ -161,7 +167,7 @@ def open_origin(root: str | os.PathLike[str] | AnyPath, split: str = "") -> Orig
             become one.
     """
     if split and name_fault(split):
-        raise OptionsError("split-name", fault=name_fault(split))
+        raise OptionsError(f"the split name {name_fault(split)}")
     origin = Origin(any_path(root), read_manifest(root), split)
     if problems := file_problems(origin.manifest, origin.root):
         raise origin.damaged(problems)
@@ -169,7 +175,10 @@ def open_origin(root: str | os.PathLike[str] | AnyPath, split: str = "") -> Orig
     if not split:
         return origin
     if len(splits) > 1:
-        raise InputError("as-splits-several", root=root, splits=splits, split=split)
+        raise InputError(
+            f"{root} has the splits {', '.join(splits)}, so it cannot become the split {split!r}; give "
+            "datasets of one split each"
+        )
     return replace(origin, manifest=replace(origin.manifest, splits={split: next(iter(splits.values()))}))
 
 
@@ -185,7 +194,7 @@ def damage_named() -> Iterator[None]:
     try:
         yield
     except RecordError as error:
-        raise BuildError("shard-damaged", SEE_VERIFY, text=str(error)) from None
+        raise BuildError(f"{error}", SEE_VERIFY, code="shard-damaged") from None
 
 
 def copy_plan(old: OldShard) -> bytes:

@@ -62,13 +62,18 @@ def parse_resize(text: str) -> Resize:
     match = re.fullmatch(r"(?:(short|long)=(\d{1,6})|(\d{1,6})x(\d{1,6}))", text)
     sides = [int(side) for side in match.group(2, 3, 4) if side] if match else []
     if not match or 0 in sides:
-        raise OptionsError("resize-form", text=text)
+        raise OptionsError(
+            f"resize={text!r} must be short=PIXELS, long=PIXELS or HEIGHTxWIDTH, such as short=256 or 224x224"
+        )
     return Resize(match[1], sides[0], sides[-1])
 
 
 def _depth(text: str) -> object:
     if text == "float32":
-        raise OptionsError("depth-of-tensors")
+        raise OptionsError(
+            "depth='float32' is for tensors, not for image files: stack the images in one array, save it as "
+            ".npy and build that with 'tfshards build arrays'"
+        )
     return int(text) if text.isdecimal() else text
 
 
@@ -155,28 +160,40 @@ class ImageOptions:
         if self.for_training is not None:
             self._resolve_for_training(self.for_training)
         if not _is_integer(self.max_pixels) or self.max_pixels < 1:
-            raise OptionsError("limit-range", name="max_pixels", limit=self.max_pixels)
+            raise OptionsError(f"max_pixels={self.max_pixels!r} must be an integer of at least 1")
         quality = self.jpeg_quality
         if quality is not None and not (_is_integer(quality) and 1 <= quality <= 100):
-            raise OptionsError("jpeg-quality-range", quality=quality)
+            raise OptionsError(f"jpeg_quality={quality!r} must be an integer from 1 to 100")
         if not isinstance(self.resize, (str, type(None))):
-            raise OptionsError("resize-type", resize=self.resize)
+            raise OptionsError(f"resize={self.resize!r} must be text, such as 'short=256' or '224x224'")
         self._check_pairs()
         if self.size is None or self.size.side is not None:
             return
         longest = LONGEST.get(self.format, MAX_SIDE)
         if max(self.size.height, self.size.width) > longest:
-            raise OptionsError("resize-side", resize=self.resize, format=self.format, longest=longest)
+            raise OptionsError(
+                f"resize={self.resize!r} exceeds the longest side of a {self.format} image, {longest}; "
+                "choose a smaller size"
+            )
         if self.size.height * self.size.width > self.max_pixels:
-            raise OptionsError("resize-pixels", resize=self.resize, max_pixels=self.max_pixels)
+            raise OptionsError(
+                f"resize={self.resize!r} has more pixels than max_pixels={self.max_pixels}; choose a "
+                "smaller size"
+            )
 
     def _resolve_for_training(self, side: int) -> None:
         """Set the options that ``for_training`` stands for."""
         if not _is_integer(side) or not 1 <= side <= LONGEST["jpeg"]:
-            raise OptionsError("for-training-range", side=side, longest=LONGEST["jpeg"])
+            raise OptionsError(
+                f"for_training={side!r} must be the side of a crop in pixels, from 1 to "
+                f"{LONGEST['jpeg']:,}, such as 224"
+            )
         for name, allowed in (("resize", (None,)), ("format", ("keep", "jpeg", "pixels"))):
             if getattr(self, name) not in allowed:
-                raise OptionsError("for-training-excludes", name=name, value=getattr(self, name))
+                raise OptionsError(
+                    f"for_training= decides the size and the format, and {name}={getattr(self, name)!r} was "
+                    "given; leave one of them out"
+                )
         chosen: dict[str, object] = {"resize": f"short={round(_MARGIN * side)}", "for_training": None}
         if self.format != "pixels":
             quality = _TRAINING_QUALITY if self.jpeg_quality is None else self.jpeg_quality
@@ -190,19 +207,22 @@ class ImageOptions:
         changed = [f"{name}=" for name, value in defaults.items() if getattr(self, name) != value]
         if self.check == "none" and len(changed) > 1:
             left_out = " and ".join(changed[1:])
-            raise OptionsError(f"check='none' stores the bytes unchanged || leave out {left_out}")
+            raise OptionsError(f"check='none' stores the bytes unchanged; leave out {left_out}")
         if self.alpha == "keep" and self.channels not in (4, "keep"):
-            raise OptionsError("alpha-keep-channels")
+            raise OptionsError("alpha='keep' requires channels=4 or channels='keep'")
         if self.format in ("jpeg", "pixels") and (self.keeps_alpha or self.channels == 4):
-            raise OptionsError("format-has-no-alpha", format=self.format)
+            raise OptionsError(
+                f"format={self.format!r} has no alpha channel: choose png, or alpha='white' with channels=1 "
+                "or 3"
+            )
         if self.jpeg_quality is not None and (self.format not in ("keep", "jpeg") or self.channels == 4):
             where = "channels=4" if self.channels == 4 else f"format={self.format!r}"
-            raise OptionsError("jpeg-quality-excluded", where=where)
+            raise OptionsError(f"jpeg_quality= and {where} exclude each other: nothing is written as JPEG")
         is_exact = self.format in ("keep", "png") and self.jpeg_quality is None
         if self.depth != 8 and not is_exact:
-            raise OptionsError("depth-format", depth=self.depth)
+            raise OptionsError(f"depth={self.depth!r} requires format='png', without jpeg_quality=")
         if self.mask and not (is_exact and self.channels == 1):
-            raise OptionsError("mask-format")
+            raise OptionsError("mask=True requires channels=1 and format='png', without jpeg_quality=")
 
     @property
     def keeps_alpha(self) -> bool:

@@ -28,18 +28,18 @@ _TOLERANCE = Fraction(1, 20)
 def check_types(source: Source, seed: int, options: Options) -> None:
     """Raise OptionsError if an argument of ``build`` or ``plan`` has another type or range."""
     if not hasattr(source, "stage"):
-        raise OptionsError("source-type", source=source)
+        raise OptionsError(f"source={source!r} must be a source, such as ImageFolder({source!r})")
     check_option_types(seed, options)
 
 
 def check_option_types(seed: int, options: Options) -> None:
     """Raise OptionsError if the seed or the options have another type or range."""
     if not isinstance(options, Options):
-        raise OptionsError("options-type", options=options)
+        raise OptionsError(f"options={options!r} must be an Options(...)")
     if not isinstance(seed, int) or isinstance(seed, bool):
-        raise OptionsError("seed-type", seed=seed)
+        raise OptionsError(f"seed={seed!r} must be an integer")
     if not 0 <= seed < 1 << 63:
-        raise OptionsError("seed-range", seed=seed)
+        raise OptionsError(f"seed={seed} must be from 0 to 2^63 - 1")
 
 
 def make_plan(
@@ -144,13 +144,18 @@ def _membership(listing: Listing, seed: int, options: Options) -> Membership:
         everything = {"train": np.arange(listing.num_examples, dtype=np.int64)}
         return Membership(listing.splits or everything)
     if listing.splits:
-        raise InputError("splits-of-source", splits=listing.splits)
+        raise InputError(
+            f"the source already has the splits {', '.join(listing.splits)}; leave out splits=. To divide "
+            "it in another way, give a table with the column 'split'"
+        )
     if options.stratify and listing.labels is None:
-        raise InputError("stratify-no-labels")
+        raise InputError(
+            "stratify=True requires one label per example, and the source has no labels; leave it out"
+        )
     groups = listing.groups if options.group_by else None
     if groups is None and listing.shared:
         raise InputError(
-            f"several examples share a file, which could be in several splits || group_by={listing.shared!r} "
+            f"several examples share a file, which could be in several splits; group_by={listing.shared!r} "
             "keeps them together"
         )
     strata = listing.labels if options.stratify else None

@@ -14,7 +14,7 @@ from tfshards.prep.option import check_choices, option, to_json
 from tfshards.prep.planning.splits import parse_fraction, parse_ratios
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.compression import COMPRESSIONS, Compression, recorded_release
-from tfshards.schemas.errors import parse_size, size
+from tfshards.schemas.errors import counted, parse_size, size
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import name_fault
 
@@ -93,21 +93,25 @@ class Options:
 
     def __post_init__(self) -> None:
         if not isinstance(self.splits, Mapping):
-            raise OptionsError("splits-type", splits=self.splits)
+            raise OptionsError(
+                f"splits={self.splits!r} must be a ratio for each split, such as {{'train': 0.9, 'val': 0.1}}"
+            )
         ratios = self.ratios
         for given, value in (("stratify=True", self.stratify), ("group_by=", self.group_by)):
             if value and not ratios:
-                raise OptionsError("ratios-missing", given=given)
+                raise OptionsError(f'{given} requires ratios, such as splits={{"train": 0.9, "val": 0.1}}')
         check_choices(self)
         check_shard_size(self.shard_size)
         if self.name is not None and name_fault(self.name):
-            raise OptionsError("dataset-name-option", name_fault=name_fault(self.name))
+            raise OptionsError(f"name={name_fault(self.name)}")
         try:
             is_share = 0 <= self.rejected_share <= 1
         except (ValueError, ZeroDivisionError):
             is_share = False
         if not is_share:
-            raise OptionsError("max-rejected-range", given=str(self.max_rejected))
+            raise OptionsError(
+                f"max_rejected={str(self.max_rejected)!r} must be a share from 0% to 100%, such as 1% or 0.01"
+            )
 
     @property
     def ratios(self) -> dict[str, Fraction]:
@@ -132,7 +136,7 @@ def _exact(splits: Mapping[str, Fraction | float | str]) -> dict[str, Fraction]:
 def check_shard_size(shard_size: int | None) -> None:
     """Raise OptionsError if ``shard_size`` is given and is less than one byte."""
     if shard_size is not None and shard_size < 1:
-        raise OptionsError("shard-size-range", shard_size=shard_size)
+        raise OptionsError(f"shard_size={shard_size} must be at least 1 byte")
 
 
 @dataclass(frozen=True)
@@ -151,9 +155,9 @@ class ShardCounts:
             asked_for[f"shards={self.default!r}"] = self.default
         for asked, count in asked_for.items():
             if not isinstance(count, Integral) or isinstance(count, bool):
-                raise OptionsError("shards-type", asked=asked)
+                raise OptionsError(f'{asked} must be an integer, or a dict such as {{"train": 64, "val": 8}}')
             if count < 1:
-                raise OptionsError("shards-range", asked=asked)
+                raise OptionsError(f"{asked} must be at least 1")
 
     @classmethod
     def of(cls, shards: Shards, shard_size: int | None = None) -> ShardCounts:
@@ -165,7 +169,7 @@ class ShardCounts:
         if not isinstance(shards, ShardCounts):
             shards = cls(None, dict(shards)) if isinstance(shards, Mapping) else cls(shards)
         if shards.default is not None and shard_size is not None:
-            raise OptionsError("shards-and-size")
+            raise OptionsError("shards= and shard_size= exclude each other: give one of them")
         return shards
 
     def of_splits(
@@ -178,9 +182,14 @@ class ShardCounts:
         """
         if unknown := sorted(set(self.by_split) - set(num_examples)):
             asked = _asked(unknown[0], self.by_split[unknown[0]])
-            raise InputError("split-unknown", asked=asked, splits=num_examples)
+            raise InputError(
+                f"{asked} names an unknown split; the splits are {', '.join(num_examples)}",
+                code="split-unknown",
+            )
         if shard_size is not None and set(self.by_split) == set(num_examples):
-            raise InputError("shard-size-useless")
+            raise InputError(
+                "shard_size= has no effect, since shards= names every split; leave out one of them"
+            )
         counts = {
             split: self.by_split.get(split, self.default or max(1, min(by_size[split], examples)))
             for split, examples in num_examples.items()
@@ -202,7 +211,11 @@ def too_many_shards(
     """Return the error about a split with more shards, ``asked`` as in ``shards=3``, than examples."""
     most = {name: min(count, max(1, num_examples[name])) for name, count in counts.items()}
     text = json.dumps(most if len(most) > 1 else most[split])
-    return InputError("shards-too-many", asked=asked, examples=num_examples[split], split=split, most=text)
+    return InputError(
+        f"{asked} exceeds the {counted(num_examples[split], 'example')} of split {split!r}; use at most "
+        f"shards={text}",
+        code="shards-too-many",
+    )
 
 
 def _asked(split: str, count: object) -> str:

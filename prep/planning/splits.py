@@ -61,18 +61,20 @@ def parse_ratios(texts: Sequence[str]) -> dict[str, Fraction]:
     for text in texts:
         name, _, number = text.partition("=")
         if name in ratios:
-            raise OptionsError("ratio-repeated", text=text, name=name)
+            raise OptionsError(f"splits={text!r} gives the ratio of split {name!r} a second time")
         if fault := name_fault(name):
-            raise OptionsError("split-name", fault=fault)
+            raise OptionsError(f"the split name {fault}")
         try:
             ratios[name] = parse_fraction(number)
         except (ValueError, ZeroDivisionError):
-            raise OptionsError("ratio-form", text=text) from None
+            raise OptionsError(f"splits={text!r} must be NAME=RATIO, such as train=0.9 or val=10%") from None
         if not 0 < ratios[name] <= 1:
-            raise OptionsError("ratio-range", name=name, ratio=number)
+            raise OptionsError(
+                f"split {name!r}: the ratio {number} must be above 0 and at most 1, such as 80%"
+            )
     if ratios and sum(ratios.values()) != 1:
         total = f"{float(sum(ratios.values())):g}"
-        raise OptionsError("ratios-sum", listed=" + ".join(texts), total=total)
+        raise OptionsError(f"the split ratios {' + '.join(texts)} add up to {total}; they must add up to 1")
     return ratios
 
 
@@ -103,7 +105,10 @@ def split_by_ratio(
     for name, members in examples.items():
         if not len(members):
             what = f"{len(set(groups))} groups" if groups else f"{len(keys)} examples"
-            raise InputError("split-empty", name=name, share=f"{float(ratios[name]):.3g} of {what}")
+            raise InputError(
+                f"split {name!r} would be empty: {float(ratios[name]):.3g} of {what}; give it a larger "
+                "ratio or more data"
+            )
     return Membership(examples, {"splits": [*ratios], "seed": seed, **recorded})
 
 

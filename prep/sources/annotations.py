@@ -76,7 +76,7 @@ class AnnotatedImages:
         # a folder of one split would serve others if their images have the same names
         if name in self.by_path:
             raise InputError(
-                f"{path} is annotated twice, perhaps in two splits || leave out one of them, or name the "
+                f"{path} is annotated twice, perhaps in two splits; leave out one of them, or name the "
                 "folder that holds the images of all splits with root="
             )
         self.by_path[name] = AnnotatedImage(name, split, values)

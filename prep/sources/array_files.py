@@ -175,12 +175,12 @@ def _check_type(where: str, dtype: np.dtype[np.generic], shape: tuple[int, ...])
     """Raise InputError for an array of Python objects, with fields, or without an axis of examples."""
     if dtype.hasobject:
         raise InputError(
-            f"{where}: holds Python objects, which are never unpickled || convert it to a plain dtype; "
+            f"{where}: holds Python objects, which are never unpickled; convert it to a plain dtype; "
             "prep.Examples(...) takes dicts of single values, such as encoded images"
         )
     if dtype.names is not None:
         raise InputError(
-            f"{where}: has the fields {', '.join(dtype.names[:5])}, but each feature needs an array || from "
+            f"{where}: has the fields {', '.join(dtype.names[:5])}, but each feature needs an array; from "
             "Python, with a = numpy.load(FILE, mmap_mode='r'): prep.Arrays({name: a[name] for name in "
             "a.dtype.names})"
         )
@@ -195,7 +195,7 @@ def members(path: str) -> list[str]:
     for name in found:
         if not name.endswith(".npy"):
             remove = shlex.join(["zip", "-d", path, name])
-            raise InputError(f"{path}: the member {name!r} is not an .npy file || remove it: {remove}")
+            raise InputError(f"{path}: the member {name!r} is not an .npy file; remove it: {remove}")
     names = [name.removesuffix(".npy") for name in found]
     if repeated := [name for name, after in pairwise(names) if name == after]:
         raise InputError(f"{path}: has several members {repeated[0]!r}")
@@ -267,9 +267,9 @@ def _in_memory(where: str, array: object) -> AnyArray:
         isinstance(each, (str, bytes, os.PathLike)) for each in array
     ):
         raise InputError(
-            f"{where}: is a list of paths, text or bytes, but must be an array or one .npy file || give its "
-            "parts as chunks, prep.Arrays({'NAME': numpy.load(path, mmap_mode='r')} for path in paths), text "
-            "as numpy.array(...), and encoded images to prep.Examples(...)"
+            f"{where}: is a list of paths, text or bytes, but must be an array or one .npy file; give its "
+            "parts as chunks, prep.Arrays({'NAME': numpy.load(path, mmap_mode='r')} for path in paths), "
+            "text as numpy.array(...), and encoded images to prep.Examples(...)"
         )
     found: AnyArray = np.asarray(array)
     _check_type(where, found.dtype, found.shape)

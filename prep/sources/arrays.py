@@ -87,9 +87,12 @@ class Arrays:
 
     def __post_init__(self) -> None:
         if isinstance(self.arrays, np.ndarray):
-            raise OptionsError("arrays-no-names")
+            raise OptionsError(
+                "arrays= is one array, which has no name; give {'NAME': array}, or for an array a with "
+                "fields {name: a[name] for name in a.dtype.names}"
+            )
         if isinstance(self.arrays, (Mapping, Sequence)) and not self.arrays:
-            raise OptionsError("arrays-empty")
+            raise OptionsError("arrays= is empty; give at least one array")
         check_roles(self.roles)
         for name, role in self.roles.items():
             if role not in _ROLES:
@@ -174,7 +177,7 @@ def _named_files(arguments: Sequence[str]) -> dict[str, str | Member]:
             raise OptionsError(f"{argument}: must be NAME=FILE.npy, FILE.npy or FILE.npz")
         if repeated := sorted({*files} & {*found}):
             raise OptionsError(
-                f"{argument}: two arrays are named {repeated[0]!r} || name them with NAME=FILE.npy, or from "
+                f"{argument}: two arrays are named {repeated[0]!r}; name them with NAME=FILE.npy, or from "
                 f"Python give parts of one array as chunks: prep.Arrays({{{repeated[0]!r}: numpy.load(path, "
                 "mmap_mode='r')} for path in paths)"
             )
@@ -222,7 +225,7 @@ def _row_counts(arrays: Mapping[str, Sequence[OpenArray]], splits: Sequence[str]
             listed = ", ".join(f"{name} has {length}" for name, length in lengths.items())
             where = f" of the split {split!r}" if split else ""
             raise InputError(
-                f"the arrays{where} differ in length: {listed} || every array needs one row per example"
+                f"the arrays{where} differ in length: {listed}; every array needs one row per example"
             )
         counts[split] = next(iter(lengths.values()), 0)
     for name, (first, *others) in arrays.items():
@@ -255,7 +258,7 @@ def _rows(
     special = {role: name for name, role in roles.items() if role in _BY_NAME}
     columns = {role: _column(name, arrays[name], role) for role, name in special.items()}
     if "label" not in special and source.class_names is not None:
-        raise InputError(f"no array holds the classes of class_names= || {flag('NAME', 'label')} names it")
+        raise InputError(f"no array holds the classes of class_names=; {flag('NAME', 'label')} names it")
     splits = split_names(special["split"], columns["split"]) if "split" in special else None
     if "" not in counts:
         if splits is not None:
@@ -328,7 +331,7 @@ def _column(name: str, parts: Sequence[OpenArray], role: str) -> pa.ChunkedArray
     if first.values.ndim > 1 or (first.dtype not in {*ITEM_SIZES} - {*UNCOMMON_DTYPES} and not first.is_text):
         raise InputError(
             f"array {name!r} holds {first.dtype} {first.values.shape[1:]} per example, but a {role} is one "
-            f"integer or text || array.reshape(-1) or array.argmax(1) may give it; {flag(name, 'value')} "
+            f"integer or text; array.reshape(-1) or array.argmax(1) may give it; {flag(name, 'value')} "
             "stores the values as they are"
         )
     if first.is_text:

@@ -55,4 +55,8 @@ class Boundary:
 
 def outside(folder: bytes, given: str) -> InputError:
     """Return the error for a path that leaves a folder."""
-    return InputError("outside", given=given, folder=os.fsdecode(folder))
+    return InputError(
+        f"{given!r} is outside {os.fsdecode(folder)}; give the folder that holds all files with root=, or "
+        "allow this with follow_links=True",
+        code="outside-folder",
+    )

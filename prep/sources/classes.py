@@ -27,11 +27,11 @@ def check_class_names(names: Sequence[str] | None) -> None:
     if names is None:
         return
     if isinstance(names, (str, bytes)) or not all(isinstance(name, str) for name in names):
-        raise OptionsError("class-names-type", names=names)
+        raise OptionsError(f"class_names={names!r} must be a list of strings, in label order")
     if not names:
-        raise OptionsError("class-names-empty")
+        raise OptionsError("class_names= is empty; leave it out to use the class names in the data")
     for name in repeated(names):
-        raise OptionsError("class-name-repeated", twice=name)
+        raise OptionsError(f"class_names= contains {name!r} twice; give each class once")
 
 
 def repeated(names: Iterable[str]) -> list[str]:
@@ -48,7 +48,11 @@ def class_map(found: Iterable[str], given: Sequence[str] | None) -> tuple[str, .
     if given is None:
         return tuple(sorted({*found}))
     if new := sorted({*found} - {*given}):
-        raise InputError("classes-new", classes=quoted(new))
+        raise InputError(
+            f"the given class names lack {quoted(new)}; add new classes at their end, and build again; to a "
+            "dataset, append adds them with new_classes=True",
+            code="classes-new",
+        )
     return tuple(given)
 
 
@@ -73,10 +77,12 @@ def read_class_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
     names: dict[str, None] = {}
     for number, line in enumerate(lines, 1):
         if _ESCAPED.fullmatch(line) is None:
-            raise InputError("class-name-backslash", path=path, number=number)
+            raise InputError(f"{path}, line {number}: has a backslash that is not escaped; write it as \\\\")
         name = _ESCAPE.sub(lambda match: match[0].encode("ascii").decode("unicode_escape"), line)
         if not name or name in names:
-            raise InputError("class-name-line", path=path, number=number, name=name)
+            raise InputError(
+                f"{path}, line {number}: {name!r} is empty or repeated; write one class per line"
+            )
         names[name] = None
     return tuple(names)
 
@@ -85,7 +91,7 @@ def class_names_of(dataset: str | os.PathLike[str]) -> tuple[str, ...]:
     """Return the class names of a dataset."""
     names = read_manifest(dataset).schema.class_names
     if not names:
-        raise InputError("classes-no-names", dataset=dataset)
+        raise InputError(f"{dataset}: the classes have no names; choose a dataset with class names")
     return names
 
 

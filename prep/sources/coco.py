@@ -86,7 +86,7 @@ class Coco(Annotations):
             class_names.setdefault(_add_objects(document, by_id, values, unread), file)
         if len(class_names) > 1:
             first, other, *_ = class_names.values()
-            raise InputError(f"{other}: its categories differ from those of {first} || build two datasets")
+            raise InputError(f"{other}: its categories differ from those of {first}; build two datasets")
         roles = {name: value.role for name, value in (_VALUES | values).items()}
         if "keypoints" in values and not _complete_keypoints(images.by_path.values()):
             del roles["keypoints"]
@@ -101,14 +101,14 @@ def _splits(path: Path) -> dict[Path, str]:
     found = [sorted(path.glob(form)) for form in _FORMS] if path.is_dir() else [[path]]
     files = next(filter(None, found), [])
     if not files:
-        raise InputError(f"{path} has none of {', '.join(_FORMS)} || name the file")
+        raise InputError(f"{path} has none of {', '.join(_FORMS)}; name the file")
     splits = {file: usual_split(_names_in(file)[1]) or "" for file in files}
     if len(files) == 1:
         return {file: "" if split.startswith("train") else split for file, split in splits.items()}
     for file in files:
         if not splits[file]:
             raise InputError(
-                f"{file} is not of a usual split, such as train or val, as others are || build each file by "
+                f"{file} is not of a usual split, such as train or val, as others are; build each file by "
                 "its name, and join them with 'tfshards merge'"
             )
     return splits
@@ -138,7 +138,7 @@ def _image_folder(file: Path, paths: Sequence[str], base: Path) -> Path:
         if any(os.path.isfile(folder / path) for path in (*paths, *forms)):
             return folder
     raise InputError(
-        f"{file}: none of its images, such as {paths[0]!r}, is found in {', '.join(map(str, tried))} || name "
+        f"{file}: none of its images, such as {paths[0]!r}, is found in {', '.join(map(str, tried))}; name "
         "the folder of images with root="
     )
 
@@ -160,10 +160,10 @@ class _Document:
             raise InputError(f"{file} is not JSON: {error}") from None
         self.annotations = self._list("annotations")
         if self.annotations and all("caption" in each and "bbox" not in each for each in self.annotations):
-            raise InputError(f"{file} has captions, not objects || write a table of file_name and caption")
+            raise InputError(f"{file} has captions, not objects; write a table of file_name and caption")
         self.images = self.by_id("images", "file_name")
         if not self.images:
-            raise InputError(f"{file} has no images || correct the file")
+            raise InputError(f"{file} has no images; correct the file")
 
     def by_id(self, kind: str, key: str) -> dict[int, _Entry]:
         """Return the images or categories, which have a text ``key``, by their ids."""
@@ -181,7 +181,7 @@ class _Document:
         found = self._content.get(kind) if isinstance(self._content, dict) else None
         if not isinstance(found, list):
             raise InputError(
-                f"{self.file}: {kind} is {shown(found)}, must be a list || name a file of COCO's objects"
+                f"{self.file}: {kind} is {shown(found)}, must be a list; name a file of COCO's objects"
             )
         return [each if isinstance(each, dict) else {} for each in found]
 
@@ -210,7 +210,7 @@ def _add_objects(
         if type(number) not in (int, float):
             raise InputError(
                 f"{document.file}: annotations[{index}].image_id is {shown(number)} "
-                f"({type(number).__name__}) || write the id of its image, an integer"
+                f"({type(number).__name__}); write the id of its image, an integer"
             )
         if number not in images:
             num_lone += 1
@@ -229,7 +229,7 @@ def _add_objects(
         raise InputError(
             f"{document.file}: no annotation has its image: annotations[0].image_id is "
             f"{document.annotations[0]['image_id']}, but images have the ids "
-            f"{listed([*map(str, images)], 3)} || correct the ids"
+            f"{listed([*map(str, images)], 3)}; correct the ids"
         )
     unread["annotations without their image"] += num_lone
     return tuple(categories[number]["name"] for number in labels)

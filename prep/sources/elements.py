@@ -109,9 +109,9 @@ class Form(NamedTuple):
             if ours.get(name) != theirs.get(name):
                 raise InputError(
                     f"the elements differ: {name!r} is {ours.get(name, 'missing')} in {key!r} but "
-                    f"{theirs.get(name, 'missing')} in {other_key!r} || give every element the same values, "
-                    "each of one dtype and shape; with the role list, and in lists of Python, the length may "
-                    "differ; arrays of different sizes that are images have the role image"
+                    f"{theirs.get(name, 'missing')} in {other_key!r}; give every element the same values, "
+                    "each of one dtype and shape; with the role list, and in lists of Python, the length "
+                    "may differ; arrays of different sizes that are images have the role image"
                 )
 
 
@@ -205,9 +205,9 @@ class Elements:
     def check(self, form: Form) -> None:
         """Raise an error if an option has no effect on elements of this form."""
         if self.images != ImageOptions() and not form.has_role("image", "mask"):
-            raise OptionsError(f"images= has no effect: none of {form} is an image || declare it in roles=")
+            raise OptionsError(f"images= has no effect: none of {form} is an image; declare it in roles=")
         if self.class_names is not None and not form.has_role("label"):
-            raise InputError(f"class_names= has no effect: none of {form} is a label || declare it in roles=")
+            raise InputError(f"class_names= has no effect: none of {form} is a label; declare it in roles=")
         check_mask_depth(self.images, has_masks=form.has_role("mask"))
         self.rules(form)
 
@@ -256,7 +256,7 @@ def _plain_value(value: Any) -> object:  # noqa: ANN401 -- values of other packa
     if isinstance(value, (bytearray, memoryview)):
         return bytes(value)
     if isinstance(value, np.ma.MaskedArray):
-        raise InputError("a value is a masked array || fill it, such as with array.filled(0)")
+        raise InputError("a value is a masked array; fill it, such as with array.filled(0)")
     if hasattr(value, "__array__"):
         # tensors, too
         value = np.asarray(value)
@@ -296,7 +296,7 @@ def _label_value(name: str, value: object) -> int | str | None:
     if isinstance(value, int) and -1 <= value < 1 << 63:
         return int(value)
     raise InputError(
-        f"the label {name!r} is {one_line(repr(value))[:_SHOWN]}, which is not a class || give the number of "
+        f"the label {name!r} is {one_line(repr(value))[:_SHOWN]}, which is not a class; give the number of "
         "a class, or its name; the role value stores it as it is"
     )
 
@@ -402,14 +402,14 @@ def _numbers(name: str, value: Any, first: Feature | None) -> Any:  # noqa: ANN4
     array = np.asarray(value)
     if array.dtype.hasobject:
         raise InputError(
-            f"the value {name!r} of type {type(value).__name__} is, or holds, other objects than numbers || "
+            f"the value {name!r} of type {type(value).__name__} is, or holds, other objects than numbers; "
             "give text, bytes, numbers, or arrays or lists of these; the role drop leaves the value out"
         )
     if not isinstance(value, list):
         return array
     if not value:
         raise InputError(
-            f"the list {name!r} is empty, which does not show what it holds || give an array with the role "
+            f"the list {name!r} is empty, which does not show what it holds; give an array with the role "
             "list, such as np.zeros((0, 4), 'float32')"
         )
     if array.dtype == np.float64 or (first and first.wire == "float" and array.dtype.kind in "iu"):

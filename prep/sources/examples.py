@@ -84,7 +84,7 @@ class Examples(Elements):
         spill.close()
         if spill.form is None:
             raise InputError(
-                "there are no examples || an iterator can be read only once: give a function that returns a "
+                "there are no examples; an iterator can be read only once: give a function that returns a "
                 "new one, or a list"
             )
         splits = {*self.examples} if isinstance(self.examples, Mapping) else set()
@@ -109,7 +109,7 @@ def _descriptions(spill: Spill, examples: object, display: Display) -> Iterator[
         fault = name_fault(split) if isinstance(split, str) else f"{split!r} must be a string"
         if fault and parts is examples:
             raise OptionsError(
-                f"the split {fault}; a mapping has an iterable of examples for each split || Arrays(...) "
+                f"the split {fault}; a mapping has an iterable of examples for each split; Arrays(...) "
                 "takes a dict of arrays"
             )
         for number, item in enumerate(_items(part)):
@@ -117,7 +117,7 @@ def _descriptions(spill: Spill, examples: object, display: Display) -> Iterator[
             if not isinstance(values, Mapping):
                 where = f" of the split {split!r}" if split else ""
                 raise InputError(
-                    f"example {number}{where} is of type {type(item).__name__} || give dicts of values by "
+                    f"example {number}{where} is of type {type(item).__name__}; give dicts of values by "
                     "name, or pairs of a key and a dict; Table(frame) takes a table"
                 )
             yield spill.describe(key, values, split, number)
@@ -138,7 +138,7 @@ def _items(given: object) -> Iterable[object]:
         return (found[number] for number in range(len(found)))
     what = "a path" if isinstance(given, (str, bytes, PurePath)) else f"of type {type(given).__name__}"
     raise OptionsError(
-        f"the examples are {what}, which cannot be iterated over || give an iterable of dicts, "
+        f"the examples are {what}, which cannot be iterated over; give an iterable of dicts, "
         "ImageFolder(...) for a folder, or Table(...) for a file"
     )
 

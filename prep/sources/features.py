@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from tfshards.prep.sources.roles import flag
 from tfshards.schemas import Feature, InputError
 from tfshards.schemas.coordinates import Coordinates
-from tfshards.schemas.errors import listed
+from tfshards.schemas.errors import counted, listed
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.schema import COORDINATES, ITEM_SIZES, KINDS
 
@@ -143,8 +143,8 @@ def _coordinates(name: str, column: pa.ChunkedArray, role: str) -> StoredColumn:
 
 def _no_coordinates(name: str, role: str, what: str) -> InputError:
     return InputError(
-        f"column {name!r} has the role {role}, but holds {what} || give a box as a list of 4 numbers, a "
-        "point as one of 2 or 3, and several objects as a list of such lists"
+        f"column {name!r} has the role {role}, but holds {what}; give a box as a list of 4 numbers, a point "
+        "as one of 2 or 3, and several objects as a list of such lists"
     )
 
 
@@ -212,7 +212,7 @@ def plain_values(name: str, flat: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _unstorable(name: str, what: str) -> InputError:
-    return InputError(f"column {name!r} {what} || {flag(name, 'drop')} leaves it out")
+    return InputError(f"column {name!r} {what}; {flag(name, 'drop')} leaves it out")
 
 
 def without_missing(name: str, flat: pa.ChunkedArray, *, is_list: bool) -> pa.ChunkedArray:
@@ -223,7 +223,11 @@ def without_missing(name: str, flat: pa.ChunkedArray, *, is_list: bool) -> pa.Ch
     first = pc.index(pc.is_null(flat), True).as_py() + 1
     where = "in its lists" if is_list else f"the first in data row {first}"
     count, drop = flat.null_count, flag(name, "drop")
-    raise InputError("column-missing-values", name=name, null_count=count, where=where, drop=drop)
+    raise InputError(
+        f"column {name!r} lacks {counted(count, 'value')}, {where}; before the build, fill them with "
+        f"pandas, frame[{name!r}].fillna(...), or leave out their rows, frame.dropna(subset=[{name!r}]), or "
+        f"leave out the column with {drop}"
+    )
 
 
 def sampled(column: pa.ChunkedArray) -> list[bytes]:

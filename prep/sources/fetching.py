@@ -73,7 +73,11 @@ def local_copy(path: AnyPath) -> Iterator[Path]:
 
 def changed(path: AnyPath | bytes) -> InputError:
     """Return the error for an input that was replaced since it was listed."""
-    return InputError("changed-file", path=os.fsdecode(path) if isinstance(path, bytes) else path)
+    return InputError(
+        f"{os.fsdecode(path) if isinstance(path, bytes) else path}: changed after the build listed it; run "
+        "the command again",
+        code="file-changed",
+    )
 
 
 def unreadable(path: AnyPath | bytes | str, error: OSError) -> InputError:

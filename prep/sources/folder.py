@@ -136,14 +136,14 @@ class ImageFolder:
         check_path("root", self.root)
         check_instance("images", self.images, ImageOptions)
         if not os.fspath(self.root):
-            raise OptionsError("root-empty")
+            raise OptionsError("root= is empty; give '.' for the working directory")
         any_path(self.root)
         check_class_names(self.class_names)
         check_masks(self.mask_dir, self.mask_name)
         check_split_folders(self.split_folders)
         check_split_list(self.split_list)
         if self.split_list and self.split_folders:
-            raise OptionsError("split-list-and-folders")
+            raise OptionsError("split_list= and split_folders= both give the splits; leave out one of them")
         check_patterns("include", self.include)
         check_patterns("exclude", self.exclude)
 
@@ -219,7 +219,12 @@ class ImageFolder:
             reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(files.skipped.items()))
             seen = f" (skipped: {reasons})" if reasons else ""
             known = ", ".join(sorted(suffix.decode() for suffix in SUFFIXES))
-            raise InputError("folder-no-images", *warnings, given=self.location(), seen=seen, known=known)
+            raise InputError(
+                f"{self.location()} holds no images{seen}; images are recognized by the suffixes {known}; a "
+                "table with the column file_name names files with others",
+                *warnings,
+                code="no-inputs",
+            )
         # patterns choose images; their masks follow
         files, lists, unmatched = self._chosen(files)
         listing = self._arranged(tree.root, files, mask_folders)
@@ -252,7 +257,10 @@ class ImageFolder:
             chosen, warnings = chosen.keep(listed, UNLISTED), warnings + more
         if not chosen.keys:
             raise InputError(
-                "patterns-leave-none", *warnings, given=self.location(), num_images=len(files.keys)
+                f"{self.location()} holds images ({len(files.keys):,}), but include= and exclude= leave "
+                "none of them; correct the patterns",
+                *warnings,
+                code="no-inputs",
             )
         return chosen, lists, warnings
 
@@ -275,7 +283,10 @@ class ImageFolder:
                 f"{to_text(outside[0])!r}: left out"
             )
         if not is_inside.any():
-            raise InputError("images-outside-folders", root=os.fsdecode(root), num_found=len(is_inside))
+            raise InputError(
+                f"{os.fsdecode(root)} holds no images inside its folders, only {len(is_inside)} outside "
+                "them; move them into the folders"
+            )
         files, folder_of = files.keep(np.flatnonzero(is_inside), "outside the folders"), folder_of[is_inside]
         names = [place[0] if place else "" for place in places]
         splits = {

@@ -112,7 +112,10 @@ def check_found(column: str, files: ImageFiles, root: bytes) -> None:
             template = f"{flag(f'{{{column}}}.jpg', 'image')} {flag(column, 'drop')}"
             remedy = f"add a suffix to each with {template}{as_text}"
         where = os.fsdecode(root)
-        raise InputError("column-no-image-exists", column=column, first=text, root=where, remedy=remedy)
+        raise InputError(
+            f"column {column!r}: none of the image files exists, such as {text!r} in {where}; {remedy}, or "
+            "name the folder of the images with root=DIR"
+        )
 
 
 def unmentioned(root: bytes, paths: set[bytes], *, follow_links: bool) -> list[str]:
@@ -137,12 +140,15 @@ def location_of(root: bytes, path: bytes) -> RemotePath | None:
     """Return the object that a path, or a URL, in rows with this root names, or None if it is a file."""
     if path.lower().startswith((b"http://", b"https://")):
         # without the address, which may hold a password
-        raise InputError("image-on-web")
+        raise InputError(
+            "a row names a web address, from which nothing is fetched; download the images, for example "
+            "with img2dataset, and name their files"
+        )
     if is_url(path):
         try:
             return in_store(any_path(to_text(path)))
         except OptionsError as error:
-            raise InputError("image-url", text=str(error)) from None
+            raise InputError(f"{error}") from None
     folder = _folder(root)
     return None if folder is None else folder.at(path)
 
@@ -177,7 +183,9 @@ def _status(path: bytes) -> _Status:
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
             return _MISSING
-        raise InputError("unreadable", path=os.fsdecode(path), why=error.strerror) from None
+        raise InputError(
+            f"{os.fsdecode(path)}: cannot be read: {error.strerror}", code="unreadable"
+        ) from None
     return (status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else _MISSING
 
 

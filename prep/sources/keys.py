@@ -123,7 +123,7 @@ def read_keys(path: str | os.PathLike[str]) -> list[bytes]:
     try:
         lines = read_whole(found, LISTS).removeprefix(codecs.BOM_UTF8).split(b"\n")
     except OSError as error:
-        raise InputError("unreadable", path=found, why=error.strerror) from None
+        raise InputError(f"{found}: cannot be read: {error.strerror}", code="unreadable") from None
     # editors of Windows end lines with \r\n; a key that ends so is written as JSON
     keys = [line.removesuffix(b"\r") for line in lines]
     for index, line in enumerate(keys):
@@ -132,7 +132,10 @@ def read_keys(path: str | os.PathLike[str]) -> list[bytes]:
                 keys[index] = to_bytes(json.loads(line))
             except (ValueError, AttributeError):
                 text = shown(to_text(line))
-                raise InputError("keys-line", path=found, number=index + 1, line=text) from None
+                raise InputError(
+                    f"{found}, line {index + 1}: {text} starts with a quotation mark but is not a JSON "
+                    "string; write a key that starts with one as JSON"
+                ) from None
     return [key for line, key in zip(lines, keys, strict=True) if line.removesuffix(b"\r")]
 
 
@@ -141,13 +144,13 @@ def groups_of_keys(by: str, keys: Sequence[bytes], allowed: str) -> list[bytes]:
     try:
         pattern = re.compile(os.fsencode(by))
     except (re.error, OverflowError, RecursionError) as error:
-        raise OptionsError("group-by-expression", by=by, error=error) from None
+        raise OptionsError(f"group_by={by!r} is not a regular expression: {error}; correct it") from None
     if pattern.groups != 1:
-        raise OptionsError("group-by-value", by=by, allowed=allowed)
+        raise OptionsError(f"group_by={by!r} must be {allowed}")
     groups = []
     for key in keys:
         match = pattern.search(key)
         if not match or match[1] is None:
-            raise InputError("group-by-no-match", by=by, key=os.fsdecode(key))
+            raise InputError(f"group_by={by!r} does not match the key {os.fsdecode(key)!r}")
         groups.append(match[1])
     return groups

@@ -123,4 +123,4 @@ KINDS: dict[str, Kind] = {kind.name: kind for kind in _KINDS}
 def check_num_inputs(inputs: Sequence[str], most: int, allowed: str) -> None:
     """Raise OptionsError if there are no inputs or more than ``most``; ``allowed`` names what to give."""
     if not 1 <= len(inputs) <= most:
-        raise OptionsError("inputs-number", join=", ".join(map(repr, inputs)) or "missing", allowed=allowed)
+        raise OptionsError(f"the inputs are {', '.join(map(repr, inputs)) or 'missing'}; give {allowed}")

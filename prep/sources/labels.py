@@ -27,6 +27,7 @@ from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.prep.sources.roles import flag
 from tfshards.prep.sources.splits import usual_order
 from tfshards.schemas import Feature, InputError
+from tfshards.schemas.errors import counted
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.names import name_fault
 
@@ -87,8 +88,8 @@ def label_column(
 def _unfit(name: str, role: str, what: str) -> InputError:
     classes = "save classes as integers from 0, or as text; " if role == "classes" else ""
     return InputError(
-        f"column {name!r} holds {what}, which cannot be {role} || {classes}{flag(name, 'value')} "
-        "stores the values as they are"
+        f"column {name!r} holds {what}, which cannot be {role}; {classes}{flag(name, 'value')} stores the "
+        "values as they are"
     )
 
 
@@ -106,7 +107,7 @@ def _separated(name: str, column: pa.ChunkedArray, separator: str | None) -> pa.
         if filled and all(map(_JSON.fullmatch, filled)):
             found = to_text(filled[0][:_SHOWN])
             raise InputError(
-                f"column {name!r} holds lists as text, such as {found!r} || make lists of them, in pandas: "
+                f"column {name!r} holds lists as text, such as {found!r}; make lists of them, in pandas: "
                 f"frame[{name!r}] = frame[{name!r}].map(ast.literal_eval), and save Parquet; "
                 f"label_separator='' takes each text as one class, {flag(name, 'value')} as a value"
             )
@@ -187,7 +188,10 @@ def groups_of(name: str, column: pa.ChunkedArray) -> list[bytes]:
     """
     groups: list[bytes] = _texts(name, column, "groups").to_pylist()
     if empty := groups.count(b""):
-        raise InputError("group-by-missing", by=name, num_missing=empty, where="column")
+        raise InputError(
+            f"group_by={name!r}: {counted(empty, 'row')} without a value in this column; fill them in, or "
+            "group by another column"
+        )
     return groups
 
 

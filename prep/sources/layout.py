@@ -101,7 +101,10 @@ def find_layout(
         split_of = {to_bytes(folder): split for split, folder in split_folders.items()}
         if missing := [] if may_lack else [name for name in split_of if name not in tops]:
             known, first = _named(tops) or "none", os.fsdecode(missing[0])
-            raise InputError("split-folder-missing", root=os.fsdecode(root), missing=first, folders=known)
+            raise InputError(
+                f"{os.fsdecode(root)}: there is no folder {first!r}, which split_folders= names; the "
+                f"folders are {known}"
+            )
     classes: dict[bytes, set[bytes]] = {top: set() for top in split_of or [b""]}
     for path in folders:
         top, below = _divided(path, split_of)
@@ -109,7 +112,7 @@ def find_layout(
             classes[top].add(below[0])
     found = {to_text(name) for names in classes.values() for name in names}
     if class_names and not found and not may_lack:
-        raise InputError("class-names-useless", root=os.fsdecode(root))
+        raise InputError(f"{os.fsdecode(root)} has no class folders; leave out class_names=")
     # without class folders there are no labels, except that a split may have lacked them before
     names = class_map(found, class_names) if found or split_of else ()
     warnings = [
@@ -132,17 +135,18 @@ def _usual_splits(root: bytes, folders: Sequence[bytes]) -> dict[bytes, str]:
         choice = {split: to_text(name) for name, split in usual.items()}
         are_masks = all(map(_LIKE_MASKS.search, odd))
         raise InputError(
-            "split-folders-ambiguous",
+            f"{os.fsdecode(root)}: {_named([*usual])} could be splits, but {_named(odd)} cannot, and there "
+            f"are images in both; give split_folders={choice!r} for the folders that are splits, or "
+            "split_folders={} if every folder is a class",
             *[f"if {_named(odd)} hold masks, see {PAGE}#images-and-masks"] * are_masks,
-            root=os.fsdecode(root),
-            named=_named([*usual]),
-            odd=_named(odd),
-            usual=choice,
         )
     for split in usual.values():
         same = [name for name, other in usual.items() if other == split]
         if len(same) > 1:
-            raise InputError("split-folders-same", root=os.fsdecode(root), names=_named(same), decode=split)
+            raise InputError(
+                f"{os.fsdecode(root)}: the folders {_named(same)} are both the split {split!r}; put their "
+                "files into one folder"
+            )
     return dict(sorted(usual.items(), key=lambda item: usual_order(item[1])))
 
 
@@ -157,7 +161,10 @@ def parse_split_folders(texts: Sequence[str]) -> dict[str, str]:
     for part in text.split(","):
         split, equals, folder = part.partition("=")
         if part and (not equals or split in folders):
-            raise OptionsError("split-folders-form", text=text)
+            raise OptionsError(
+                f"split_folders={text!r} must give each split a folder of its own in the source, such as "
+                "train=Train,test=holdout"
+            )
         folders |= {split: folder.rstrip("/")} if part else {}
     return folders
 
@@ -169,4 +176,7 @@ def check_split_folders(given: Mapping[str, str] | None) -> None:
     pairs = given.items() if isinstance(given, Mapping) else [("", "")]
     wrong = [split for split, folder in pairs if name_fault(split) or not re.fullmatch(r"[^./][^/]*", folder)]
     if wrong or len({folder for _, folder in pairs}) < len(pairs):
-        raise OptionsError("split-folders-form", text=given)
+        raise OptionsError(
+            f"split_folders={given!r} must give each split a folder of its own in the source, such as "
+            "train=Train,test=holdout"
+        )

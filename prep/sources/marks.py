@@ -113,4 +113,8 @@ def _starting(keys: Sequence[bytes], start: bytes) -> Sequence[bytes]:
 
 def refusal(root: str, seen: str, section: str) -> InputError:
     """Return the error for a folder in which something was seen that a section of the page builds."""
-    return InputError("layout-known", root=root, seen=seen, section=f"{PAGE}#{section}")
+    return InputError(
+        f"{root} holds {seen}; its folders do not show the classes of its images; build it as "
+        f"{PAGE}#{section} shows, or give as_is=True to take its folders as classes and splits",
+        code="layout-known",
+    )

@@ -26,18 +26,21 @@ def check_masks(mask_dir: str | None, mask_name: str | None) -> None:
     check_expanded(mask_dir or "")
     if mask_dir is not None and posixpath.normpath(mask_dir).split("/")[0] in ("", ".", ".."):
         raise OptionsError(
-            f"mask_dir={mask_dir!r} must be a folder in that of the images || give the folder that holds "
+            f"mask_dir={mask_dir!r} must be a folder in that of the images; give the folder that holds "
             "both, or build a table with the columns file_name and mask"
         )
     if mask_name is None:
         return
     if mask_dir is None:
-        raise OptionsError("mask-name-useless")
+        raise OptionsError("mask_name= has no effect without mask_dir=, the folder of the masks")
     template = to_bytes(mask_name)
     parts, text = template.split(b"/"), _FIELD.sub(b"", template)
     is_path = parts[0] and b".." not in parts and suffix_of(template) in SUFFIXES
     if not is_path or b"{" in text or b"}" in text or template.count(b"{stem") != 1:
-        raise OptionsError("mask-name-form", template=mask_name)
+        raise OptionsError(
+            f"mask_name={mask_name!r} must have {{stem}} once, perhaps {{folders}}, and end with the suffix "
+            "of the masks; '{folders}/{stem:-_image}_mask.png' is the mask a_mask.png of a_image.jpg"
+        )
 
 
 def _filled(template: bytes, image: bytes) -> bytes:
@@ -138,7 +141,7 @@ def pair_masks(
         other = number_of.setdefault(key if folders.template else os.path.splitext(key)[0], number)
         if other != number:
             names = f"{os.fsdecode(masks.keys[other])!r} and {os.fsdecode(key)!r}"
-            raise InputError("masks-ambiguous", names=names)
+            raise InputError(f"the masks {names} differ only in their suffix; remove one of them")
     paths = [folders.mask_of(key) for key in images]
     found = [in_any_form(path, number_of.get) for path in paths]
     numbers = [-1 if number is None else number for number in found]
@@ -146,10 +149,15 @@ def pair_masks(
     for key, number in zip(images, numbers, strict=True):
         if number >= 0 and image_of.setdefault(number, key) != key:
             first, second, shared = map(os.fsdecode, (image_of[number], key, masks.keys[number]))
-            raise InputError("masks-shared", image_of=first, key=second, key2=shared)
+            raise InputError(
+                f"two images, {first!r} and {second!r}, have the mask {shared!r}; rename one of them"
+            )
     if not image_of:
         such = f", such as {to_text(images[0])!r},"
-        raise InputError("masks-unmatched", root=to_text(root), such=such, where=to_text(folders.masks))
+        raise InputError(
+            f"no image in {to_text(root)}{such} has a mask in {to_text(folders.masks)!r}; the path of a "
+            "mask inside that folder is that of its image, except for the suffix"
+        )
     is_missing = np.array(numbers) < 0
     keys = [masks.keys[number] if number >= 0 else path for number, path in zip(numbers, paths, strict=True)]
     sizes, stamps = (np.where(is_missing, -1, each[numbers]) for each in (masks.sizes, masks.stamps))

@@ -15,9 +15,9 @@ from tfshards.schemas.index import IntArray
 def check_patterns(name: str, patterns: Sequence[str]) -> None:
     """Raise OptionsError unless the option ``name`` is a sequence of patterns."""
     if isinstance(patterns, (str, bytes)) or not all(isinstance(each, str) for each in patterns):
-        raise OptionsError("patterns-type", name=name, patterns=patterns)
+        raise OptionsError(f"{name}={patterns!r} must be a list of patterns, such as ['**/*.png']")
     if not all(patterns):
-        raise OptionsError("pattern-empty", name=name)
+        raise OptionsError(f"{name}= contains an empty pattern; '**' matches every file")
 
 
 def choose_keys(
@@ -68,7 +68,7 @@ def key_pattern(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile("".join(parts), re.DOTALL)
     except re.error as error:
-        raise OptionsError("pattern-invalid", pattern=pattern, error=error) from None
+        raise OptionsError(f"the pattern {pattern!r} is not valid: {error}; correct it") from None
 
 
 _TOKEN = re.compile(r"\*\*/?|\*|\?|\[!?\]?[^\]]*\]")

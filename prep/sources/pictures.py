@@ -75,7 +75,7 @@ class ImageRules:
         if self.options.check == "none" and (self.masks or self.coordinates):
             names = listed([*map(repr, sorted({*self.masks, *self.coordinates}))], _SHOWN_NAMES)
             raise OptionsError(
-                f"check='none' neither measures nor turns images, which {names} must fit || leave out "
+                f"check='none' neither measures nor turns images, which {names} must fit; leave out "
                 "check='none'; the role drop leaves out masks, boxes and keypoints"
             )
 
@@ -193,7 +193,10 @@ def mask_options(images: ImageOptions) -> ImageOptions:
 def check_mask_depth(options: ImageOptions, *, has_masks: bool) -> None:
     """Raise OptionsError if a depth of masks is given where there are none."""
     if options.mask_depth is not None and not has_masks:
-        raise OptionsError("mask-depth-useless", mask_depth=options.mask_depth)
+        raise OptionsError(
+            f"mask_depth={options.mask_depth!r} has no effect, since there are no masks; name them with "
+            "mask_dir= or masks=, or leave it out"
+        )
 
 
 def decoders_of(options: ImageOptions, *, has_masks: bool) -> dict[str, Json]:

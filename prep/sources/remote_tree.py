@@ -64,7 +64,7 @@ class RemoteTree:
             # a bucket that does not exist cannot be listed
             missing = "does not exist" if self.folder.key else "is empty: the bucket holds no objects"
             problem = "is not a folder" if self.folder.is_file() else missing
-            raise InputError("folder-problem", folder=self.folder, problem=problem)
+            raise InputError(f"{self.folder} {problem}")
         skipped["hidden"] = len(hidden)
         return FolderFiles.of(keys, sizes, stamps, marks, +skipped)
 

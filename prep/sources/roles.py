@@ -39,7 +39,7 @@ def parse_roles(texts: Sequence[str]) -> dict[str, str]:
         name, equals, role = text.rpartition("=")
         if not equals or name in roles:
             why = f"the column {name!r} has two roles" if equals else "this is not COLUMN=ROLE"
-            raise OptionsError(f"--column {shlex.quote(text)}: {why} || for example --column breed=label")
+            raise OptionsError(f"--column {shlex.quote(text)}: {why}; for example --column breed=label")
         roles[name] = role
     return roles
 
@@ -68,7 +68,7 @@ def check_roles(roles: object) -> None:
             what = f"roles={role!r}" if name is None else f"the column {name!r} has the role {role!r}"
             close = get_close_matches(str(role), ROLES, n=1)
             hint = f"was {close[0]!r} meant? {flag(name, close[0])}; " if close and name else ""
-            raise OptionsError(f"{what} || {hint}roles maps each column to one of {', '.join(ROLES)}")
+            raise OptionsError(f"{what}; {hint}roles maps each column to one of {', '.join(ROLES)}")
     for role in _SINGLE:
         names = [name for name, each in pairs if each == role]
         if len(names) > 1:
@@ -113,7 +113,7 @@ def resolve_roles(
         elif fields:
             raise InputError(
                 f"{where}: the column {name!r} has the fields {listed_columns(fields)}, which cannot all be "
-                f"{role} || name a field, such as {flag(fields[0], role)}"
+                f"{role}; name a field, such as {flag(fields[0], role)}"
             )
         else:
             raise unknown_column(name, names, where)
@@ -125,8 +125,8 @@ def resolve_roles(
         elif by_name is None and like in usual and usual[like] not in taken:
             raise InputError(
                 f"{where}: the column {name!r} is named nearly like {like!r}, which is the column of "
-                f"{usual[like]}s || {flag(name, usual[like])} takes it as that, "
-                f"{flag(name, 'value')} stores it as it is"
+                f"{usual[like]}s; {flag(name, usual[like])} takes it as that, {flag(name, 'value')} stores "
+                "it as it is"
             )
     order = {name: number for number, name in enumerate(names)}
     return dict(sorted(given.items(), key=lambda item: order.get(item[0], len(order))))
@@ -135,7 +135,7 @@ def resolve_roles(
 def unknown_column(name: str, names: Sequence[str], where: str) -> InputError:
     """Return the error for a column that does not exist."""
     known = listed_columns(names) + meant(name, names)
-    return InputError("column-unknown", path=where, name=name, names=known)
+    return InputError(f"{where} has no column {name!r}; its columns are {known}")
 
 
 def meant(name: str, names: Iterable[str]) -> str:
@@ -180,7 +180,7 @@ def features_of(names: Sequence[str], roles: Mapping[str, str], where: str) -> d
         other = next((column for column, each in features.items() if each == feature), None)
         if other is not None:
             raise InputError(
-                f"{where}: the columns {other!r} and {name!r} would both become the feature {feature!r} || "
+                f"{where}: the columns {other!r} and {name!r} would both become the feature {feature!r}; "
                 f"{flag(name, 'drop')} leaves one out"
             )
         if feature in ("", "key") or not feature.isprintable():
@@ -207,9 +207,9 @@ def check_undeclared(name: str, values: Iterable[object], where: str) -> None:
         what = _image_in(value)
         if what:
             raise InputError(
-                f"{where}: the column {name!r} seems to hold images, such as {what} || "
-                f"{flag(name, 'image')} or {flag(name, 'mask')} takes them as images, "
-                f"{flag(name, 'value')} stores them as they are"
+                f"{where}: the column {name!r} seems to hold images, such as {what}; {flag(name, 'image')} "
+                f"or {flag(name, 'mask')} takes them as images, {flag(name, 'value')} stores them as they "
+                "are"
             )
 
 
@@ -243,8 +243,8 @@ def check_undeclared_boxes(features: Iterable[Feature], where: str) -> None:
         name = feature.name
         if seems_boxes(feature):
             raise InputError(
-                f"{where}: the column {name!r} seems to hold boxes || {flag(name, 'xywh')} or "
-                f"another of {', '.join(BOX_ORDERS)}, with {NORMALIZED} for fractions, takes them as boxes; "
+                f"{where}: the column {name!r} seems to hold boxes; {flag(name, 'xywh')} or another of "
+                f"{', '.join(BOX_ORDERS)}, with {NORMALIZED} for fractions, takes them as boxes; "
                 f"{flag(name, 'value')} stores the numbers as they are"
             )
         if feature.is_numeric and not feature.shape:
@@ -257,7 +257,7 @@ def check_undeclared_boxes(features: Iterable[Feature], where: str) -> None:
                 f"frame = frame.drop(columns={names})"
             )
             raise InputError(
-                f"{where}: the columns {', '.join(names)} seem to hold the sides of boxes || {line}; declare "
-                f"{flag('bbox', 'xyxy')}, or xyxy{NORMALIZED} for fractions; "
-                f"{flag(names[0], 'value')} stores the numbers as they are"
+                f"{where}: the columns {', '.join(names)} seem to hold the sides of boxes; {line}; declare "
+                f"{flag('bbox', 'xyxy')}, or xyxy{NORMALIZED} for fractions; {flag(names[0], 'value')} "
+                "stores the numbers as they are"
             )

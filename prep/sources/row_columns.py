@@ -38,6 +38,7 @@ from tfshards.prep.sources.roles import (
 from tfshards.prep.sources.splits import usual_splits
 from tfshards.prep.sources.wide import Wide, WideWriter
 from tfshards.schemas import InputError
+from tfshards.schemas.errors import counted
 
 IMAGE_ROLES = ("image", "mask")
 # No encoded image has fewer bytes that a path cannot have.
@@ -169,7 +170,10 @@ def template_columns(roles: Mapping[str, Any]) -> set[str]:
     try:
         return {name for each in templates for _, name, _, _ in Formatter().parse(each) if name}
     except ValueError as error:
-        raise InputError("template-form", template=templates[0], why=str(error)) from None
+        raise InputError(
+            f"the template {templates[0]!r} of paths is not understood: {error}; write one such as "
+            "train/{id}.jpg, with names of columns in braces"
+        ) from None
 
 
 def read_once(
@@ -204,7 +208,7 @@ def read_once(
         num_rows += rows.num_rows
         parts.append(rows.select(parts[0].column_names))
     if not num_rows:
-        raise InputError("table-no-rows", path=read.where)
+        raise InputError(f"{read.where} has no rows; there is nothing to build", code="no-inputs")
     table = pa.concat_tables(parts)
     templates = [column.name for column in columns if column.is_image and is_template(column.name)]
     paths |= {name: _template_paths(table, name, read.where) for name in templates}
@@ -217,7 +221,7 @@ def _check_no_paths(name: str, content: pa.Array, where: str) -> None:
     if values and not any(map(_NOT_IN_PATHS.search, values)):
         raise InputError(
             f"{where}: column {name!r} holds bytes, which would be images, but they are paths, such as "
-            f"{to_text(values[0][:_SHOWN])!r} || cast them to text, in pandas: "
+            f"{to_text(values[0][:_SHOWN])!r}; cast them to text, in pandas: "
             f"rows[{name!r}].str.decode('utf-8')"
         )
 
@@ -247,12 +251,19 @@ def _template_paths(table: pa.Table, template: str, where: str) -> list[bytes]:
         if not is_plain or not (is_integer or column.type in (TEXT, STRING)):
             kind = shown(column.type)
             why = f"{name!r} holds {kind}; braces name text, or integers with digits, as {{id:06d}}"
-            raise InputError("template-form", template=template, why=why)
+            raise InputError(
+                f"the template {template!r} of paths is not understood: {why}; write one such as "
+                "train/{id}.jpg, with names of columns in braces"
+            )
         values = (column if is_integer else column.cast(TEXT)).to_pylist()
         if lacking := sum(value in (None, b"") for value in values):
             where = "of which paths are made"
             drop = flag(name, "drop")
-            raise InputError("column-missing-values", name=name, null_count=lacking, where=where, drop=drop)
+            raise InputError(
+                f"column {name!r} lacks {counted(lacking, 'value')}, {where}; before the build, fill them "
+                f"with pandas, frame[{name!r}].fillna(...), or leave out their rows, "
+                f"frame.dropna(subset=[{name!r}]), or leave out the column with {drop}"
+            )
         pieces.append([format(value, digits).encode() for value in values] if is_integer else values)
     return [b"".join(row) for row in zip(*pieces, strict=True)]
 
@@ -271,7 +282,7 @@ def folder_splits(column: Column | None, content: Content) -> pa.ChunkedArray | 
     if others:
         raise InputError(
             f"column {column.name!r}: only some paths are in the folders {', '.join(usual)}; others are in "
-            f"{', '.join(map(repr, others[:3]))} || add a column 'split', which names the split of each row"
+            f"{', '.join(map(repr, others[:3]))}; add a column 'split', which names the split of each row"
         )
     report_line(
         f"the splits are the folders {', '.join(usual)} in column {column.name!r}; a column 'split' would "
@@ -292,5 +303,8 @@ def row_groups(by: str, content: Content, files: Mapping[str, ImageFiles]) -> li
         return groups_of(by, _texts(real or path for real, path in pairs))
     if by not in content.table.column_names:
         names = listed_columns(sorted([*files, *content.table.column_names]))
-        raise InputError("group-by-column", by=by, columns=names + meant(by, content.table.column_names))
+        raise InputError(
+            f"group_by={by!r} is not a column; the columns are "
+            f"{names + meant(by, content.table.column_names)}"
+        )
     return groups_of(by, content.table[by])

@@ -100,7 +100,7 @@ class Spill:
         for role, given in (("split", split or None), ("key", key)):
             if given is not None and form.has_role(role):
                 raise InputError(
-                    f"{shown}: the {role} is given, and a value has the role {role}, too || give the value "
+                    f"{shown}: the {role} is given, and a value has the role {role}, too; give the value "
                     "the role value or drop"
                 )
         if self._file is None or self.form is None:
@@ -142,7 +142,7 @@ def described(rows: Iterable[Sequence[Any]]) -> pa.Table:
         columns = dict(zip(types, zip(*some, strict=True), strict=True))
         kinds |= {*map(type, columns["label"])} - {type(None)}
         if len(kinds) > 1:
-            raise InputError("the labels are both integers and text || make them one of the two")
+            raise InputError("the labels are both integers and text; make them one of the two")
         arrays = {
             name: pa.array(column, None if name == "label" else types[name])
             for name, column in columns.items()
@@ -172,7 +172,7 @@ def stage_elements(
     twice = keys[1:].filter(pc.equal(keys[1:], keys[:-1])).unique().to_pylist()
     if twice:
         names = listed([repr(to_text(key)) for key in twice], _SHOWN)
-        raise InputError(f"several examples have the same key: {names} || give each example its own key")
+        raise InputError(f"several examples have the same key: {names}; give each example its own key")
     label, class_names = form.label, elements.class_names
     found = label_column(label, table["label"], class_names) if label else None
     by = "a regular expression with one (group)"

@@ -43,7 +43,10 @@ def _parse_lists(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         split, _, path = text.partition("=")
         if not split or split in lists:
-            raise OptionsError("split-list-form", text=text)
+            raise OptionsError(
+                f"{text!r} must be SPLIT=FILE, once for each split, such as train=train.txt, the path "
+                "relative to the source"
+            )
         lists[split] = path
     return lists
 
@@ -55,7 +58,10 @@ def check_split_list(given: object) -> None:
         is_text = isinstance(split, str) and isinstance(path, str) and bool(path)
         # manifests record no absolute paths
         if not is_text or name_fault(str(split)) or is_absolute(str(path)):
-            raise OptionsError("split-list-form", text=f"{split}={path}")
+            raise OptionsError(
+                f"{f'{split}={path}'!r} must be SPLIT=FILE, once for each split, such as train=train.txt, "
+                "the path relative to the source"
+            )
 
 
 @dataclass(frozen=True)
@@ -105,12 +111,17 @@ def read_split_lists(lists: Mapping[str, str], folder: AnyPath, keys: Collection
             if found is None:
                 missing.append(line)
             elif found in split_of:
-                raise InputError("split-list-repeated", path=path, key=to_text(found), split=split_of[found])
+                raise InputError(
+                    f"{path}: names {to_text(found)!r}, which is already in the list of the split "
+                    f"{split_of[found]!r}; leave it in one line of one list"
+                )
             else:
                 split_of[found] = split
         if missing or not lines:
             first = to_text(missing[0])[:100] if missing else ""
             raise InputError(
-                "split-list-missing", path=path, num_missing=len(missing), count=len(lines), first=first
+                f"{path}: {len(missing):,} of its {counted(len(lines), 'line')} name no file of the source, "
+                f"such as {first!r}; correct the paths, which are relative to the source or to the folder "
+                "of the list, or leave out the lines; labels need a table"
             )
     return SplitLists(split_of, content.hexdigest())

@@ -101,10 +101,10 @@ def _find(path: AnyPath) -> tuple[AnyPath, list[AnyPath]]:
         return folder, _of_one_suffix(path, matching(path, folder, key_pattern))
     if not path.is_dir():
         if not path.is_file():
-            raise InputError("table-missing", path=path)
+            raise InputError(f"{path} does not exist, or is not a file; name the file of the table")
         if path.suffix.lower() not in SUFFIXES:
             how = _other_kind([path], path) or "save it as Parquet or CSV, for example with pandas or DuckDB"
-            raise OptionsError(f"{path}: tables have the suffixes {', '.join(SUFFIXES)} || {how}")
+            raise OptionsError(f"{path}: tables have the suffixes {', '.join(SUFFIXES)}; {how}")
         return path.parent, [path]
     metadata = [name for name in METADATA_NAMES if (path / name).is_file()]
     if len(metadata) == 1:
@@ -119,7 +119,10 @@ def _find(path: AnyPath) -> tuple[AnyPath, list[AnyPath]]:
         raise InputError(code, path=path, names=METADATA_NAMES, deeper=listed(deeper, _SHOWN))
     paths = _of_one_suffix(path, [path / name for name in names if "/." not in f"/{name}"])
     for line in _missing_parts(paths):
-        raise InputError("parts-missing", path=path, missing=line, folder=path / f"*{paths[0].suffix}")
+        raise InputError(
+            f"{path}: {line}; add the files, or name those to build with a pattern such as "
+            f"'{path / f'*{paths[0].suffix}'}'"
+        )
     return path, paths
 
 
@@ -128,12 +131,12 @@ def _of_one_suffix(path: AnyPath, found: Sequence[AnyPath]) -> list[AnyPath]:
     tables = [each for each in sorted(found) if each.suffix.lower() in SUFFIXES]
     if not tables:
         how, suffixes = _other_kind(found, path) or "name a file or a folder of tables", ", ".join(SUFFIXES)
-        raise InputError(f"{path}: there is no table; tables have the suffixes {suffixes} || {how}")
+        raise InputError(f"{path}: there is no table; tables have the suffixes {suffixes}; {how}")
     for each in tables:
         if each.suffix.lower() != tables[0].suffix.lower():
             pattern = (path / "**" if path.is_dir() else path.parent) / f"*{each.suffix}"
             raise InputError(
-                f"{path} has tables of two kinds: {tables[0]} and {each} || name one by "
+                f"{path} has tables of two kinds: {tables[0]} and {each}; name one by "
                 f"{shlex.quote(str(pattern))}"
             )
     return tables
@@ -219,7 +222,10 @@ def _columns_of_folders(
     if _SPLIT not in {*names, *found} and any(splits):
         if "" in splits:
             other, named = paths[splits.index("")], paths[[*map(bool, splits)].index(True)]
-            raise InputError("parts-splits", other=other, named=named)
+            raise InputError(
+                f"the name of {other} is not that of a split, unlike {named}; move or rename it, or name "
+                "the files to build with a pattern"
+            )
         found[_SPLIT] = splits
     rows = pa.array(np.repeat(np.arange(len(paths)), lengths))
     columns: dict[str, pa.Array] = {}
@@ -252,9 +258,12 @@ def _read_parquet(files: TableFiles, dropped: Collection[str]) -> TableRows:
     types = {field.name: field.type for field in flat[0] if field.name not in dropped}
     for path, schema, each in zip(paths, schemas, flat, strict=True):
         if classes_in(schema.metadata) != class_names:
-            raise InputError("parts-classes-differ", path=path, paths=paths[0])
+            raise InputError(
+                f"{path}: the class names in its metadata differ from those of {paths[0]}; build them as "
+                "two datasets with the same class_names=, and merge these"
+            )
         for name in repeated(each.names):
-            raise InputError("column-repeated", path=path, twice=name)
+            raise InputError(f"{path}: the column {name!r} is repeated; rename one of them")
         check_same_columns(path, each.names, paths[0], names)
         for name, one in types.items():
             other = each.field(name).type
@@ -270,7 +279,7 @@ def _read_parquet(files: TableFiles, dropped: Collection[str]) -> TableRows:
                         f"cast it, in pandas: pd.read_parquet({odd!r}).astype({{{name!r}: {dtype.name!r}}})"
                         f".to_parquet({odd!r})"
                     )
-                raise InputError(f"{paths[0]} and {path}: column {name!r} is {kinds} || {remedy}")
+                raise InputError(f"{paths[0]} and {path}: column {name!r} is {kinds}; {remedy}")
             types[name] = joined
     more, warnings = _columns_of_folders(files, names, lengths)
     schema = pa.schema([*types.items(), *((name, column.type) for name, column in more.items())])
@@ -318,7 +327,7 @@ def _parquet(path: AnyPath) -> Iterator[pa.parquet.ParquetFile]:
         raise unreadable(path, error) from None
     except pa.ArrowException as error:
         line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise InputError("table-unreadable", path=path, reason=line) from None
+        raise InputError(f"{path}: cannot be read: {line}") from None
 
 
 def _is_number(kind: pa.DataType) -> bool:

@@ -130,7 +130,7 @@ class RowSource(ABC):
         check_instance("images", self.images, ImageOptions)
         if isinstance(self.source, (str, os.PathLike)):
             if not os.fspath(self.source):
-                raise OptionsError("the path of the source is empty || name a file or a folder")
+                raise OptionsError("the path of the source is empty; name a file or a folder")
             any_path(self.source)
         if self.root is not None:
             any_path(self.root)
@@ -183,7 +183,7 @@ class RowSource(ABC):
         root = None if self.root is None else any_path(self.root)
         # what is missing in a store is reported with the first image
         if root is not None and on_disk(root) and not root.is_dir():
-            raise InputError("root-not-a-folder", root=str(root))
+            raise InputError(f"root={str(root)!r} is not a folder; name the folder of the images")
         return root
 
     def _columns(self, read: TableRows) -> list[Column]:
@@ -191,12 +191,12 @@ class RowSource(ABC):
         schema = flattened(read.batches.schema.empty_table()).schema
         names = [name for name in schema.names if name not in (*(read.sizes or ()), read.faults)]
         for name in repeated(names):
-            raise InputError("column-repeated", path=read.where, twice=name)
+            raise InputError(f"{read.where}: the column {name!r} is repeated; rename one of them")
         for name, of_column in read.class_names.items():
             # two numbers of one name would be two classes or one, depending on the reader
             for class_name in repeated(of_column):
                 raise InputError(
-                    f"{read.where}: column {name!r} has the class {class_name!r} twice || rename one"
+                    f"{read.where}: column {name!r} has the class {class_name!r} twice; rename one"
                 )
         declared = self.roles
         if self._only is not None:
@@ -230,7 +230,7 @@ class RowSource(ABC):
             root = {} if self.root is None else {"root": os.fspath(self.root)}
             for name, value in {**changed_images(self.images.to_json()), **root}.items():
                 raise OptionsError(
-                    f"{name}={value!r} has no effect, since {read.where} has no column of images || leave it "
+                    f"{name}={value!r} has no effect, since {read.where} has no column of images; leave it "
                     f"out, or name the column: {flag('COLUMN', 'image')}"
                 )
         check_mask_depth(self.images, has_masks=any(column.role == "mask" for column in images))
@@ -238,12 +238,16 @@ class RowSource(ABC):
         useless = [each for each, given in of_labels.items() if given]
         if useless and all(column.role != "label" for column in columns):
             raise InputError(
-                f"{useless[0]}= has no effect, since {read.where} has no column of labels || leave it out, "
-                f"or name the column: {flag('COLUMN', 'label')}"
+                f"{useless[0]}= has no effect, since {read.where} has no column of labels; leave it out, or "
+                f"name the column: {flag('COLUMN', 'label')}"
             )
         for column in images:
             if column.kind not in (TEXT, STRING) and not is_image_struct(column.kind):
-                raise InputError("column-paths-type", name=column.name, kind=shown(column.kind))
+                raise InputError(
+                    f"column {column.name!r}: image paths must be text, not {shown(column.kind)}; "
+                    f"roles={{{column.name!r}: 'value'}} stores the column as it is, and a template such as "
+                    "'train/{id}.jpg' makes paths of numbers; lists of images become a column for each view"
+                )
 
     def _files_of(self, column: Column, content: Content) -> ImageFiles:
         """Return the files of a column of images."""

@@ -85,7 +85,7 @@ def read_text(
                     of_column.append(arrow_values(name, batch[name], kind, [path]))
             lengths[number] += num_rows
     if not sum(lengths):
-        raise InputError("table-no-rows", path=paths[0])
+        raise InputError(f"{paths[0]} has no rows; there is nothing to build", code="no-inputs")
     columns: dict[str, pa.Array] = {}
     warnings: list[str] = []
     for name, of_column in parts.items():
@@ -99,7 +99,10 @@ def read_text(
     try:
         table = flattened(pa.table(columns).combine_chunks())
     except UnicodeEncodeError as error:
-        raise InputError("column-not-utf8", path=paths[0], name=error.object) from None
+        raise InputError(
+            f"{paths[0]}: column {error.object!r} is not UTF-8; save the table as UTF-8, which Excel calls "
+            "'CSV UTF-8'"
+        ) from None
     for column in table.columns if is_json else ():
         numbers, _ = unlisted(unlisted(column)[0])
         if pa.types.is_floating(numbers.type) and pc.any(pc.is_inf(numbers)).as_py():
@@ -129,7 +132,10 @@ def arrow_values(
         with suppress(UnicodeEncodeError):
             if kind == TEXT:
                 return pa.array([None if value is None else to_bytes(value) for value in values], TEXT)
-        raise InputError("column-not-utf8", path=paths[0], name=name) from None
+        raise InputError(
+            f"{paths[0]}: column {name!r} is not UTF-8; save the table as UTF-8, which Excel calls 'CSV "
+            "UTF-8'"
+        ) from None
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         if kind is not None:
             # of JSON; whoever needs paths refuses the type that the column has
@@ -176,7 +182,7 @@ def _mixed(name: str, paths: Sequence[AnyPath], fault: str) -> InputError:
     lines = (f"{path}:{number}" for path in paths for number, _ in _json_lines(path))
     where = next(islice(lines, first, None))
     return InputError(
-        f"{where}: column {name!r} is of another type than in the lines before: {fault} || write values of "
+        f"{where}: column {name!r} is of another type than in the lines before: {fault}; write values of "
         "one type"
     )
 
@@ -220,14 +226,21 @@ def _csv_rows(path: AnyPath) -> Iterator[list[str]]:
 
 def _check_header(path: AnyPath, names: Sequence[str], delimiter: str) -> None:
     for name in repeated(names):
-        raise InputError("column-repeated", path=path, twice=name)
+        raise InputError(f"{path}: the column {name!r} is repeated; rename one of them")
     for name in names:
         if os.path.splitext(to_bytes(name))[1].lower() in SUFFIXES:
-            raise InputError("table-no-header", name=name)
+            raise InputError(
+                f"the first row names an image file, {name!r}; add a header line with the names of the "
+                "columns"
+            )
     # names may hold these marks, too
     mark = next((mark for mark in ";|\t," if mark != delimiter and mark in names[0]), None)
     if mark and len(names) == 1:
-        raise InputError("table-separators", path=str(path), header=names[0][:_SHOWN], mark=mark)
+        raise InputError(
+            f"{path}: {mark!r} seems to separate the values, as in the header {names[0][:_SHOWN]!r}; "
+            "tfshards reads commas in .csv files and tabs in .tsv files; before the build, write such a "
+            f"file with pandas: pd.read_csv({str(path)!r}, sep={mark!r}).to_csv('commas.csv', index=False)"
+        )
 
 
 def check_same_columns(
@@ -236,7 +249,7 @@ def check_same_columns(
     """Raise InputError unless a file has the columns that the first one has, in any order."""
     for name in sorted({*names} ^ {*others}):
         lacks, has = (first, path) if name in names else (path, first)
-        raise InputError(f"{lacks} has no column {name!r}, which {has} has || build them as two datasets")
+        raise InputError(f"{lacks} has no column {name!r}, which {has} has; build them as two datasets")
 
 
 def typed(name: str, texts: pa.Array) -> tuple[pa.Array, list[str]]:

@@ -110,7 +110,7 @@ class LocalTree:
         """
         if not os.path.isdir(self.root):
             problem = "is not a folder" if os.path.exists(self.root) else "does not exist"
-            raise InputError("folder-problem", folder=os.fsdecode(self.root), problem=problem)
+            raise InputError(f"{os.fsdecode(self.root)} {problem}")
         keys: list[bytes] = []
         sizes, stamps = array("q"), array("q")
         marks: Marks = {}

@@ -101,7 +101,11 @@ class WideFile:
         if self._folder and in_store(self._folder) and not is_staged(self._folder):
             # nothing would remove it: a later run has removed the folder while this was uploaded
             _path(self._folder, self._name).unlink()
-            raise BuildError("staging-gone", root=self._folder)
+            raise BuildError(
+                f"{self._folder} is gone: another build of the dataset has begun or ended; only one build "
+                "may write to it at a time",
+                code="build-overtaken",
+            )
 
 
 class WideWriter:
@@ -148,7 +152,7 @@ def _reading(path: AnyPath) -> Iterator[AnyPath]:
         yield path
     except OSError as error:
         raise InputError(
-            f"{path}: cannot be read: {error.strerror} || let no other build write to the dataset, and mount "
+            f"{path}: cannot be read: {error.strerror}; let no other build write to the dataset, and mount "
             "a folder on every worker under the same path"
         ) from None
 
@@ -181,5 +185,5 @@ def _value_in_store(folder: AnyPath, origin: bytes) -> bytes:
 
 def _checked(path: AnyPath, data: bytes, checksum: int) -> bytes:
     if masked_crc32c(data) != checksum:
-        raise InputError(f"{path}: values were damaged after they were listed || run the same build again")
+        raise InputError(f"{path}: values were damaged after they were listed; run the same build again")
     return data

@@ -66,13 +66,13 @@ class Yolo(Annotations):
         """
         path, root = Path(self.source), None if root is None else Path(str(root))
         if not path.exists():
-            raise InputError("path-missing", path=path)
+            raise InputError(f"{path} does not exist")
         folder = path if path.is_dir() else path.parent
         inside = Boundary(root or folder, follow_links=self.follow_links)
         config = folder / "data.yaml" if path == folder else path
         if not config.is_file():
             if root is not None:
-                raise OptionsError(f"root= has no effect, since {path} has no data.yaml || leave it out")
+                raise OptionsError(f"root= has no effect, since {path} has no data.yaml; leave it out")
             layout = _found(path, inside)
         else:
             if config != path:
@@ -80,7 +80,7 @@ class Yolo(Annotations):
             layout = _described(config, root, inside)
         if layout.num_points and self.segmentations:
             raise InputError(
-                f"segmentations=True has no effect, since {config} has kpt_shape (keypoints) || leave it out"
+                f"segmentations=True has no effect, since {config} has kpt_shape (keypoints); leave it out"
             )
         images = AnnotatedImages(layout.root)
         # by text file, or None for images without one
@@ -92,7 +92,7 @@ class Yolo(Annotations):
         texts = {text: some for text, some in images_of.items() if text is not None}
         if not texts:
             raise InputError(
-                f"{path} has no image with a text file of boxes || the files must be next to the images, or "
+                f"{path} has no image with a text file of boxes; the files must be next to the images, or "
                 "in labels/ where these are in images/"
             )
         for text, some in texts.items():
@@ -158,7 +158,7 @@ def _described(config: Path, root: Path | None, inside: Boundary) -> _Layout:
             found = sorted(filter(os.path.exists, tried), key=lambda place: not inside.holds(place))
             if not found:
                 raise InputError(
-                    f"{config}: {key} names {given!r}, but there is no {' or '.join(map(str, tried))} || "
+                    f"{config}: {key} names {given!r}, but there is no {' or '.join(map(str, tried))}; "
                     "correct the path, leave it out, or name its root with root="
                 )
             inside.check(found[0], given)
@@ -167,15 +167,15 @@ def _described(config: Path, root: Path | None, inside: Boundary) -> _Layout:
     warnings = (f"{config}: not read: {unknown}; {_USUAL_KEYS}",) if unknown else ()
     if not places:
         raise InputError(
-            f"{config} names neither train, val nor test || add their folders of images", *warnings
+            f"{config} names neither train, val nor test; add their folders of images", *warnings
         )
     names = described.get("names", [])
     if isinstance(names, dict):
         numbers = [str(number) for number in range(len(names))]
         if names.keys() != {*numbers}:
             raise InputError(
-                f"{config}: names has the numbers {listed([*map(shown, names)], 5)} || number the names "
-                f"from 0 to {numbers[-1]}, as the text files do"
+                f"{config}: names has the numbers {listed([*map(shown, names)], 5)}; number the names from "
+                f"0 to {numbers[-1]}, as the text files do"
             )
         names = [names[number] for number in numbers]
     shape = _texts(config, "kpt_shape", described.get("kpt_shape", ["0", "2"]))
@@ -196,7 +196,7 @@ def _yaml(config: Path) -> dict[str, Any]:
     try:
         described = yaml.BaseLoader(read_file(config, OPTIONS)).get_single_data()
     except RecursionError:
-        raise InputError(f"{config}: it is nested too deeply || write plain values") from None
+        raise InputError(f"{config}: it is nested too deeply; write plain values") from None
     except (yaml.YAMLError, ValueError) as error:
         # with the line and the column
         raise InputError(f"{config} is not YAML: {' '.join(str(error).split())}") from None
@@ -224,7 +224,7 @@ def _found(folder: Path, inside: Boundary) -> _Layout:
     splits, others = usual_splits(names)
     if others and len(splits) > 1:
         raise InputError(
-            f"{images / others[0]} is not a usual split, such as train or val, as others next to it are || "
+            f"{images / others[0]} is not a usual split, such as train or val, as others next to it are; "
             "remove it, or name the folders of the splits in a data.yaml"
         )
     places = [] if others else [(split, images / name) for name, split in splits.items()]

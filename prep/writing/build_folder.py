@@ -174,7 +174,10 @@ class BuildFolder:
         """Raise InputError if a folder in it is a link, which may lead out of the dataset."""
         for folder in (self.root / "index", self.root / WORK_NAME):
             if folder.is_symlink():
-                raise InputError("output-linked", name=folder)
+                raise InputError(
+                    f"{folder} is a symbolic link, through which files elsewhere would be written; replace "
+                    "it with its target, or choose another output"
+                )
 
     def open(self) -> None:
         """Create the folders for the files of the build and for its work."""
@@ -291,7 +294,7 @@ class BuildFolder:
         if problems:
             path = dict(zip(copy.files, shard.files, strict=True))[problems[0].place]
             raise BuildError(
-                f"{root} is damaged: {path}: {problems[0].message} || run tfshards verify on it, which lists "
+                f"{root} is damaged: {path}: {problems[0].message}; run tfshards verify on it, which lists "
                 "all damage"
             )
         return copy
@@ -378,7 +381,10 @@ def is_owned(folder: AnyPath) -> bool:
 
 def foreign(path: AnyPath) -> InputError:
     """Return the error for a file or folder that tfshards would have to replace, but did not write."""
-    return InputError("foreign-file", path=path)
+    return InputError(
+        f"{path} was not written by tfshards and is kept; move it away, or choose another output",
+        code="foreign-file",
+    )
 
 
 def build_folders(dataset: AnyPath) -> list[BuildFolder]:

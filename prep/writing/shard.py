@@ -97,7 +97,7 @@ def write_shard(task: ShardTask, shard: ShardId) -> FinishedShard:
         raise
     except Exception as error:
         text = f"{task.shard_name(shard)}: {type(error).__name__}: {error}"
-        raise BuildError("build-failed", text=text) from error
+        raise BuildError(f"{text}") from error
 
 
 def _write_shard(task: ShardTask, shard: ShardId) -> FinishedShard:
@@ -214,7 +214,11 @@ class EncodedInputs:
         *_, trusts_times, is_final = json.loads(plan)
         if is_final:
             # it was accepted before
-            raise InputError("input-changed", key=rejected[0].key, reason=rejected[0].reason)
+            raise InputError(
+                f"{rejected[0].key}: was accepted, but is {rejected[0].reason} now; it changed during the "
+                "build; run the command again",
+                code="file-changed",
+            )
         gone = {reject.key for reject in rejected}
         left = Columns.of([row for row in _rows_of(plan) if row.key not in gone])
         return inputs_plan(left, trusts_times=trusts_times)

@@ -77,7 +77,10 @@ def check_expanded(path: str) -> None:
     """Raise OptionsError if a path starts with the ``~`` of a home folder, which a shell has not expanded."""
     expanded = os.path.expanduser(path)
     if path.startswith("~") and expanded != path:
-        raise OptionsError("home-not-expanded", path=path, expanded=expanded)
+        raise OptionsError(
+            f"{path} starts with ~, which the shell did not expand, since it is in quotes or follows =; "
+            f"give {expanded}, or ./{path} if ~ is the beginning of a name"
+        )
 
 
 def local_path(path: str | bytes | os.PathLike[str]) -> Path:
@@ -85,7 +88,10 @@ def local_path(path: str | bytes | os.PathLike[str]) -> Path:
     check_path("path", path)
     text = os.fsdecode(path)
     if is_remote(path):
-        raise OptionsError("url-not-supported", text=_without_user(text))
+        raise OptionsError(
+            f"{_without_user(text)} is a URL, but only local paths, without file://, are supported; copy "
+            "the files to a local disk, or mount their storage"
+        )
     check_expanded(text)
     return Path(text)
 
@@ -105,14 +111,19 @@ def any_path(given: str | bytes | os.PathLike[str] | RemotePath, name: str = "pa
     if not url:
         short = _WITHOUT_SLASHES.match(text)
         if short:
-            raise OptionsError("url-one-slash", shown=_without_user(text), short=short[0])
+            raise OptionsError(
+                f"{_without_user(text)} is not a URL; write {short[0]}// and the bucket, or, for a local "
+                f"path, ./{_without_user(text)}"
+            )
         check_expanded(text)
         # a pathlib.Path drops the "./" that says that ~ begins a name
         return Path.cwd() / text if text.startswith("./~") else Path(text)
     scheme = url[1].lower()
     if scheme not in SCHEMES:
         raise OptionsError(
-            "url-scheme-unknown", text=_without_user(text), schemes=[f"{s}://" for s in SCHEMES]
+            f"{_without_user(text)} is a URL of an unknown kind; only "
+            f"{', '.join([f'{s}://' for s in SCHEMES])} and local paths, without file://, are supported: "
+            "copy the files there, or to a local disk"
         )
     bucket, _, key = text[url.end() :].partition("/")
     key = key.removesuffix("/")
@@ -123,7 +134,11 @@ def any_path(given: str | bytes | os.PathLike[str] | RemotePath, name: str = "pa
         # a password is not printed
         port = bucket.partition(":")[2]
         shown = f"{scheme}://..." if "@" in text or not (port or "0").isdecimal() else text
-        raise OptionsError("url-invalid", shown=shown, scheme=scheme)
+        raise OptionsError(
+            f"{shown} is not a URL of a file or folder; write {scheme}://BUCKET/FOLDER, without empty "
+            "parts, . or ..; credentials and the address of a server belong in the environment "
+            "(docs/storage.md)"
+        )
     require_obstore()
     return RemotePath(scheme, bucket, key)
 

@@ -45,7 +45,9 @@ def locked(folder: AnyPath) -> Iterator[str]:
     if isinstance(folder, RemotePath):
         yield ""
         return
-    busy = InputError("build-running", folder=folder)
+    busy = InputError(
+        f"{folder}: another build is writing to it; wait until it has ended", code="build-running"
+    )
     try:
         descriptor = os.open(folder, os.O_RDONLY)
     except FileNotFoundError:
@@ -55,7 +57,9 @@ def locked(folder: AnyPath) -> Iterator[str]:
             has_lock = lock(descriptor)
         except OSError as error:
             if error.errno not in _WITHOUT_LOCKS:
-                raise InputError("output-unlockable", folder=folder, why=error.strerror) from None
+                raise InputError(
+                    f"{folder}: cannot be locked: {error.strerror}; choose a local folder"
+                ) from None
             with _lock_file(folder) as path:
                 yield f"{folder}: the file system has no locks; the file {path} stands in for one"
             return
@@ -87,11 +91,13 @@ def _lock_file(folder: Path) -> Iterator[Path]:
             if holder[0] != host or _is_running(holder[1]):
                 raise InputError(
                     f"{folder}: the file system has no locks, and {path} says that the process {holder[1]} "
-                    f"of the host {holder[0]!r} is writing there || if it has ended, remove the file"
+                    f"of the host {holder[0]!r} is writing there; if it has ended, remove the file"
                 ) from None
             path.unlink(missing_ok=True)
     else:
-        raise InputError("build-running", folder=folder)
+        raise InputError(
+            f"{folder}: another build is writing to it; wait until it has ended", code="build-running"
+        )
     try:
         with os.fdopen(descriptor, "w") as file:
             file.write(f"{os.getpid()} {host}\n")

@@ -85,9 +85,7 @@ def _store(scheme: str, bucket: str, uploads: bool, _environment: tuple[object, 
     except (obstore.exceptions.BaseError, ValueError) as error:
         # the lines after the first one are values of Rust
         why = str(error).partition("\n")[0]
-        raise InputError(
-            "store-unusable", scheme=scheme, bucket=bucket, schemes=SCHEMES[scheme], why=why
-        ) from None
+        raise InputError(f"{scheme}://{bucket}: {SCHEMES[scheme]} cannot be used: {why}") from None
     return found
 
 
@@ -98,7 +96,10 @@ def require_obstore() -> Any:  # noqa: ANN401 -- a module
         import obstore.exceptions
         import obstore.store
     except ImportError:
-        raise OptionsError("store-extra-missing") from None
+        raise OptionsError(
+            "object stores need the extra remote; install it: pip install 'tfshards[remote]'",
+            code="extra-missing",
+        ) from None
     return obstore
 
 
@@ -124,7 +125,10 @@ def _s3_options() -> dict[str, Any]:
         return {}
     if os.environ.get("AWS_ACCESS_KEY_ID"):
         if not os.environ.get("AWS_SECRET_ACCESS_KEY"):
-            raise InputError("s3-half-credentials")
+            raise InputError(
+                "AWS_ACCESS_KEY_ID is set, but AWS_SECRET_ACCESS_KEY is not; set both, unset both and run "
+                "`aws configure`, or set AWS_SKIP_SIGNATURE=true for a public bucket"
+            )
         return {}
     try:
         import boto3
@@ -135,10 +139,14 @@ def _s3_options() -> dict[str, Any]:
     try:
         session = boto3.Session()
         if session.get_credentials() is None:
-            raise InputError("s3-no-credentials")
+            raise InputError(
+                "there are no credentials for Amazon S3; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
+                "run `aws configure`, or set AWS_SKIP_SIGNATURE=true for a public bucket",
+                code="no-credentials",
+            )
         return {"credential_provider": Boto3CredentialProvider(session, ttl=timedelta(minutes=15))}
     except botocore.exceptions.BotoCoreError as error:
-        raise InputError("s3-configuration", error=error) from None
+        raise InputError(f"the configuration of AWS cannot be used: {error}") from None
 
 
 def _check_addresses(scheme: str) -> None:
@@ -152,7 +160,10 @@ def _check_addresses(scheme: str) -> None:
         found = _ADDRESS.fullmatch(_emulator_address(value) if variable == "STORAGE_EMULATOR_HOST" else value)
         if found is None or int(found["port"] or 0) > _MOST_PORT:
             shown = "" if "@" in value else f"={value}"
-            raise InputError("endpoint-invalid", variable=variable, shown=shown)
+            raise InputError(
+                f"{variable}{shown} is not an address that begins with http:// or https://, such as "
+                f"http://127.0.0.1:9000; correct it, or unset {variable}"
+            )
 
 
 def _emulator_address(host: str) -> str:

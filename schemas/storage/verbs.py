@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tfshards.schemas.digests import NUM_LAST_BYTES
-from tfshards.schemas.errors import InputError
+from tfshards.schemas.errors import InputError, size
 from tfshards.schemas.storage.any_path import is_remote
 from tfshards.schemas.storage.faults import ChangedError, as_os_errors
 from tfshards.schemas.storage.reader import RemoteStatus, in_flight
@@ -194,7 +194,11 @@ def require_space(folder: AnyPath, num_bytes: int, what: str) -> None:
     """Raise InputError if the file system of ``folder`` has fewer than ``num_bytes`` free."""
     free = shutil.disk_usage(folder).free if isinstance(folder, Path) else num_bytes
     if num_bytes > free:
-        raise InputError("disk-full", folder=folder, what=what, num_bytes=num_bytes, free=free)
+        raise InputError(
+            f"{folder}: {what} needs about {size(num_bytes)}, but only {size(free)} is free; free some "
+            "space, or choose an output on another disk",
+            code="disk-full",
+        )
 
 
 # Many files
