@@ -20,7 +20,13 @@ from tfshards.loader.arrays.examples import Batch, Columns, delivered, joined, p
 from tfshards.loader.examples.content import make_content, notes_of
 from tfshards.loader.options.boxes import Boxes, Keypoints
 from tfshards.loader.options.image import Image
-from tfshards.loader.options.load_options import LoadOptions, OnDamage, Remainder, SampleWeights
+from tfshards.loader.options.load_options import (
+    LoadOptions,
+    OnDamage,
+    Remainder,
+    SampleWeights,
+    whole_cache_of,
+)
 from tfshards.loader.options.selection import Classes, Facts, Mix, Part, Position, Shuffle, Tracker
 from tfshards.loader.options.validation import suggests
 from tfshards.loader.options.worker import Worker, log_part, num_cpus, other_workers, reads_all
@@ -31,7 +37,6 @@ from tfshards.loader.reading.damage import PADDING
 from tfshards.loader.reading.frames import read_values
 from tfshards.loader.reading.opening import open_frames
 from tfshards.loader.reading.source import open_source, without_class
-from tfshards.schemas import OptionsError
 from tfshards.schemas.columns import Columns as Parser
 
 # Batches that are read while one is used.
@@ -102,11 +107,7 @@ class Batches:
 
     def __init__(self, options: LoadOptions) -> None:
         """Check the files of the split, and prepare to read."""
-        if options.cache_bytes is not None:
-            raise OptionsError(
-                f"cache={options.cache!r} has a limit, which only load() keeps to; "
-                f"cache='disk:{options.cache_folder}' copies all shards of the split"
-            )
+        whole_cache_of(options.cache)
         self._options = options
         source = open_source(options)
         self._content = content = make_content(options, source)

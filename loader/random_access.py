@@ -10,12 +10,12 @@ from typing import Any, Literal, TypeAlias, overload
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.loader.options.load_options import cache_of
+from tfshards.loader.options.load_options import whole_cache_of
 from tfshards.loader.options.selection import absolute, select_features
 from tfshards.loader.options.validation import check_choice
 from tfshards.loader.reading.cache import copied_shards
 from tfshards.loader.reading.frames import Frames, read_values
-from tfshards.loader.reading.source import OpenSplit, split_name
+from tfshards.loader.reading.source import OpenSplit, compressed, split_name
 from tfshards.schemas import InputError, OptionsError, Schema, read_manifest
 from tfshards.schemas.columns import Columns
 from tfshards.schemas.keys import KeyTable, each_shard
@@ -67,12 +67,7 @@ class Records:
         cache: str | None = None,
     ) -> None:
         path = str(absolute(path))
-        folder, bound = cache_of(cache)
-        if bound is not None:
-            raise OptionsError(
-                f"cache={cache!r} has a limit, which only load() keeps to; cache='disk:{folder}' copies all "
-                "shards of the split"
-            )
+        folder = whole_cache_of(cache)
         check_choice("check", check, ("crc", "none"))
         self._arguments = (path, split, select, check, cache)
         manifest, root = read_manifest(path), any_path(path)
@@ -82,12 +77,7 @@ class Records:
         self.split: str = source.name
         self._columns = Columns(select_features(self.schema, select))
         if manifest.compression != "none" and folder is None:
-            raise InputError(
-                f'{source.root}: compressed shards are unpacked before they are read: cache="disk:FOLDER" '
-                "does it once, on a local disk and without a limit; `tfshards reshard DATASET OTHER "
-                "--compression none` does it for good",
-                code="cache-needed",
-            )
+            raise compressed(source.root)
         self._root = source.root
         copies = [] if folder is None else copied_shards(source, folder, strict=True)
         self._frames = Frames(source.root, source.split.shards, is_checked=check == "crc", copies=copies)

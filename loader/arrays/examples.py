@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfshards.loader.examples.boxes import moved_points
-from tfshards.loader.examples.content import Content, pixels_shape
+from tfshards.loader.examples.content import Content, check_takes_weight, pixels_shape
 from tfshards.loader.examples.crops import draws_of
 from tfshards.loader.examples.ops import NUMPY
 from tfshards.loader.examples.weights import Weighing
@@ -122,16 +122,8 @@ def delivered(content: Content, columns: Columns) -> Batch:
         batch = tuple(values.values()) if content.as_tuple else values
     if not weights:
         return batch
-    if content.user_map is not None and not isinstance(batch, (dict, tuple)):
-        raise OptionsError(
-            f"map_fn returns a {type(batch).__name__}, to which the weights of remainder='pad' and "
-            "sample_weights= cannot be added; return a dict or a tuple, such as (value,)"
-        )
-    if content.user_map is not None and isinstance(batch, dict) and WEIGHT in batch:
-        raise OptionsError(
-            f"map_fn returns {WEIGHT!r}, which remainder='pad' and sample_weights= add; rename it, or store "
-            "the weights as a feature and name that in sample_weights="
-        )
+    if content.user_map is not None:
+        check_takes_weight(batch, f"a {type(batch).__name__}")
     return {**batch, WEIGHT: weights[0]} if isinstance(batch, dict) else (*batch, weights[0])
 
 

@@ -29,6 +29,21 @@ def selected_features(
     return select_features(schema, select)
 
 
+def check_takes_weight(returned: object, kind: str) -> None:
+    """Raise OptionsError unless what ``map_fn`` returns, named ``kind``, has room for the weights."""
+    if isinstance(returned, dict):
+        if WEIGHT in returned:
+            raise OptionsError(
+                f"map_fn returns {WEIGHT!r}, which remainder='pad' and sample_weights= add; rename it, or "
+                "store the weights as a feature and name that in sample_weights="
+            )
+    elif type(returned) is not tuple:
+        raise OptionsError(
+            f"map_fn returns {kind}, to which the weights of remainder='pad' and sample_weights= cannot be "
+            "added; return a dict or a tuple, such as (value,)"
+        )
+
+
 def with_pixel_images(
     features: Sequence[Feature], schema: Schema, image: Image | Mapping[str, Image] | None
 ) -> tuple[Feature, ...]:

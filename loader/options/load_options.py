@@ -36,6 +36,7 @@ WEIGHT = "sample_weight"
 BALANCED = "balanced"
 
 _DISK = "disk:"
+_CACHES = '"disk:PATH", "disk:PATH, SIZE" or None; "disk:/dev/shm/tfshards" is a folder in memory'
 
 
 @dataclass(frozen=True)
@@ -175,29 +176,31 @@ class LoadOptions:
         return cache_of(self.cache)[1]
 
 
+def whole_cache_of(cache: object) -> Path | None:
+    """Return the folder of a cache without a limit; None without a cache."""
+    folder, num_bytes = cache_of(cache)
+    if num_bytes is not None:
+        raise OptionsError(
+            f"cache={cache!r} has a limit, which only load() keeps to; cache='disk:{folder}' copies all "
+            "shards of the split"
+        )
+    return folder
+
+
 def cache_of(cache: object) -> tuple[Path | None, int | None]:
     """Return the folder of a cache, None without one, and the bytes that it may have, None for no limit."""
     if cache is None:
         return None, None
     if not isinstance(cache, str) or not cache.startswith(_DISK):
-        raise OptionsError(
-            f'cache={cache!r} must be "disk:PATH", "disk:PATH, SIZE" or None; '
-            '"disk:/dev/shm/tfshards" is a folder in memory'
-        )
+        raise invalid("cache", cache, _CACHES)
     path, comma, given = (part.strip() for part in cache.removeprefix(_DISK).partition(","))
     if not path:
-        raise OptionsError(
-            f'cache={cache!r} must be "disk:PATH", "disk:PATH, SIZE" or None; '
-            '"disk:/dev/shm/tfshards" is a folder in memory'
-        )
+        raise invalid("cache", cache, _CACHES)
     try:
         folder = local_path(path).expanduser().absolute()
     except (OSError, RuntimeError):
         # of a user, or of this process, who has no folder
-        raise OptionsError(
-            f'cache={cache!r} must be "disk:PATH", "disk:PATH, SIZE" or None; '
-            '"disk:/dev/shm/tfshards" is a folder in memory'
-        ) from None
+        raise invalid("cache", cache, _CACHES) from None
     if not comma:
         return folder, None
     try:

@@ -24,7 +24,7 @@ def invalid(name: str, found: object, allowed: str) -> OptionsError:
 def check_choice(name: str, value: object, allowed: Sequence[object]) -> None:
     """Raise unless ``value`` is one of ``allowed``."""
     if value not in allowed:
-        raise OptionsError(f"{name}={value!r} must be one of {', '.join(allowed)}")
+        raise invalid(name, value, f"one of {', '.join(map(repr, allowed))}")
 
 
 def check_type(name: str, value: object, kind: type, example: str = "") -> None:

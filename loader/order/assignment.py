@@ -162,14 +162,14 @@ def num_lanes(
     if wanted % num_workers:
         raise OptionsError(
             f"Shuffle.lanes={wanted} cannot be divided evenly among {num_workers} workers; use a multiple "
-            f"of {num_workers}, or change the number of workers to one of {', '.join(divisors(wanted))}"
+            f"of {num_workers}, or change the number of workers to one of {divisors(wanted)}"
         )
     return wanted
 
 
-def divisors(number: int) -> list[int]:
-    """Return the divisors of ``number`` in ascending order."""
-    return [divisor for divisor in range(1, number + 1) if number % divisor == 0]
+def divisors(number: int) -> str:
+    """Return the divisors of ``number`` as text, in ascending order."""
+    return ", ".join(str(divisor) for divisor in range(1, number + 1) if number % divisor == 0)
 
 
 def _divisor(number: int, most: int) -> int:

@@ -76,7 +76,7 @@ def check_workers(order: Facts | None, batch_size: int, worker: Worker) -> None:
         what = f"{lanes} lanes" if lanes else f"global batch of {whole} examples"
         raise OptionsError(
             f"{count} workers cannot resume a run whose {what} they do not divide; use "
-            f"{', '.join(divisors(lanes or whole))} workers",
+            f"{divisors(lanes or whole)} workers",
             code="resume-differs",
         )
     if batch_size * count != whole:

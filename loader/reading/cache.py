@@ -68,10 +68,14 @@ def copied_shards(source: OpenSplit, folder: Path, *, strict: bool) -> list[AnyP
         with _lock, _locked(folder):
             return _fill(folder, source, strict=strict)
     except OSError as error:
-        raise InputError(
-            f"cache= cannot use {folder}: {error.strerror or error}; choose a folder of a local disk that "
-            "you can write to"
-        ) from error
+        raise _unusable(folder, error) from error
+
+
+def _unusable(where: object, error: OSError) -> InputError:
+    return InputError(
+        f"cache= cannot use {where}: {error.strerror or error}; choose a folder of a local disk that you can "
+        "write to"
+    )
 
 
 def split_folder(folder: Path, source: OpenSplit) -> Path:
@@ -233,10 +237,7 @@ class FirstRecords:
                 file.write(bytes(len(frames) - file.tell()))
             self._is_kept = np.memmap(folder / _KEPT, np.uint8, "r+", shape=(len(frames),))
         except OSError as error:
-            raise InputError(
-                f"cache= cannot use {error.filename or folder}: {error.strerror or error}; choose a folder "
-                "of a local disk that you can write to"
-            ) from error
+            raise _unusable(error.filename or folder, error) from error
         self.frames: Frames = frames.read_from(paths)
         self._lengths = frames.places(np.arange(len(frames))).lengths
         self._most_bytes, self._lock = most_bytes, threading.Lock()

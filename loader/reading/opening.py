@@ -9,9 +9,9 @@ from tfshards.loader.options.load_options import LoadOptions
 from tfshards.loader.reading.cache import FirstRecords, copied_shards
 from tfshards.loader.reading.damage import Damage
 from tfshards.loader.reading.frames import REMEDY, Frames
-from tfshards.loader.reading.source import OpenSplit
+from tfshards.loader.reading.source import OpenSplit, compressed
 from tfshards.loader.reading.windows import Windows
-from tfshards.schemas import FormatError, InputError, OptionsError, Problem, Shard
+from tfshards.schemas import FormatError, OptionsError, Problem, Shard
 from tfshards.schemas.companions import read_index
 from tfshards.schemas.digests import NUM_LAST_BYTES
 from tfshards.schemas.errors import size
@@ -31,12 +31,7 @@ def open_frames(source: OpenSplit, options: LoadOptions) -> tuple[Frames, Damage
     root, shards = source.root, source.split.shards
     bound, folder = options.cache_bytes, options.cache_folder
     if source.manifest.compression != "none" and (folder is None or bound is not None):
-        raise InputError(
-            f'{root}: compressed shards are unpacked before they are read: cache="disk:FOLDER" does it '
-            "once, on a local disk and without a limit; `tfshards reshard DATASET OTHER --compression none` "
-            "does it for good",
-            code="cache-needed",
-        )
+        raise compressed(root)
     if bound is not None:
         folder = None
     is_skipped = options.on_damage == "skip"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -122,6 +123,16 @@ def split_name(manifest: Manifest, split: str | None, root: AnyPath) -> str:
     if split is not None and split not in manifest.splits:
         raise InputError(f"{root} has no split {split!r}; the splits are {names}", code="split-unknown")
     return split if split is not None else next(iter(manifest.splits))
+
+
+def compressed(root: AnyPath) -> InputError:
+    """Return the error for shards that no cache would unpack."""
+    command = shlex.join(["tfshards", "reshard", str(root), "NEW", "--compression", "none"])
+    return InputError(
+        f'{root}: compressed shards are unpacked before they are read; cache="disk:FOLDER" does it once, on '
+        f"a local disk and without a limit, and {command} for good",
+        code="cache-needed",
+    )
 
 
 def _open_mix(mix: Mix, split: str | None) -> OpenSplit:

@@ -7,8 +7,7 @@ from typing import TypeAlias
 
 import tensorflow as tf
 
-from tfshards.loader.examples.content import Content, without_elements
-from tfshards.loader.options.load_options import WEIGHT
+from tfshards.loader.examples.content import Content, check_takes_weight, without_elements
 from tfshards.schemas import OptionsError
 
 # The result of the user's function for an example: a tensor, or dicts and tuples of tensors.
@@ -35,20 +34,8 @@ def check_returned(spec: object, adds_weight: bool) -> None:
                 "batched; give each the same size, for example with tf.image.resize, or state its shape "
                 "with tf.ensure_shape"
             )
-    if not adds_weight:
-        return
-    if isinstance(spec, dict):
-        if WEIGHT in spec:
-            raise OptionsError(
-                f"map_fn returns {WEIGHT!r}, which remainder='pad' and sample_weights= add; rename it, or "
-                "store the weights as a feature and name that in sample_weights="
-            )
-    elif type(spec) is not tuple:
-        kind = "a tensor" if isinstance(spec, tf.TypeSpec) else f"a {type(spec).__name__}"
-        raise OptionsError(
-            f"map_fn returns {kind}, to which the weights of remainder='pad' and sample_weights= cannot be "
-            "added; return a dict or a tuple, such as (value,)"
-        )
+    if adds_weight:
+        check_takes_weight(spec, "a tensor" if isinstance(spec, tf.TypeSpec) else f"a {type(spec).__name__}")
 
 
 def is_list(shape: tf.TensorShape) -> bool:

@@ -24,7 +24,7 @@ from tfshards.prep.building.rejects import (
     repeated_inputs,
 )
 from tfshards.prep.building.state import OutputState, Wanted, check_usable, inspect_output
-from tfshards.prep.building.write import Writer
+from tfshards.prep.building.write import Writer, unfinished
 from tfshards.prep.engines.table import EngineName, Work, find_run, is_distributed, run_on_threads
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.option import recorded_values
@@ -37,7 +37,7 @@ from tfshards.prep.sources.base import Listing, Reader, Source
 from tfshards.prep.sources.keys import RowKeys, to_bytes, to_text
 from tfshards.prep.writing.build_folder import BuildFolder, Reject, ShardId, ShardPlan
 from tfshards.prep.writing.shard import EncodedInputs, ShardTask, inputs_plan
-from tfshards.schemas import BuildError, Manifest, Shard, Split, Totals
+from tfshards.schemas import Manifest, Shard, Split, Totals
 from tfshards.schemas.companions import read_keys
 from tfshards.schemas.digests import bytes_digest
 from tfshards.schemas.names import REJECTS_NAME
@@ -262,10 +262,7 @@ class SourceBuild:
         for (split, index), done in finished.items():
             if done.shard.num_examples != len(layouts[split][index]):
                 # of a repeated task that began before the shards were balanced
-                raise BuildError(
-                    f"the pipeline ended without shard {index} of split {split!r}; run the same command "
-                    "again to resume"
-                )
+                raise unfinished(split, index)
         report_warning(*loss_warnings(finished.values()))
         conversions = sum((Counter(shard.conversions) for shard in finished.values()), Counter[str]())
         counts, listed = label_counts_of(listing, layouts), rejects_text(rejects)

@@ -14,7 +14,7 @@ from tfshards.prep.planning.options import Options
 from tfshards.prep.progress.lines import report_warning
 from tfshards.prep.sources.base import MovableReader, Reader, Source
 from tfshards.prep.sources.staging_folder import remove_staged, staged_folder
-from tfshards.prep.writing.build_folder import BuildFolder
+from tfshards.prep.writing.build_folder import BuildFolder, linked
 from tfshards.schemas import BuildError, InputError, OptionsError
 from tfshards.schemas.names import MANIFEST_NAME, name_fault
 from tfshards.schemas.storage import AnyPath, any_path
@@ -67,10 +67,7 @@ def claimed(folder: AnyPath, staged: str = "") -> Iterator[OutputState]:
             report_warning(note)
         pointer = folder / MANIFEST_NAME
         if pointer.is_symlink():
-            raise InputError(
-                f"{pointer} is a symbolic link, through which files elsewhere would be written; replace it "
-                "with its target, or choose another output"
-            )
+            raise linked(pointer)
         try:
             state = inspect_output(folder)
             check_usable(state)
@@ -82,7 +79,7 @@ def claimed(folder: AnyPath, staged: str = "") -> Iterator[OutputState]:
                 BuildFolder(folder, state.current).remove_work()
             yield state
         except OSError as error:
-            raise BuildError(f"{system_fault(folder, error)}") from error
+            raise BuildError(system_fault(folder, error)) from error
 
 
 @contextmanager

@@ -51,15 +51,13 @@ def read_rejects(dataset: AnyPath, manifest: Manifest) -> list[Reject]:
     try:
         content = read_whole(path, LISTS)
         if bytes_digest(content) != manifest.rejects_digest:
-            raise InputError(
-                f'{path}: is not a list of rejected inputs: "its digest differs from the manifest\'s"'
-            )
+            raise InputError(f"{path}: its digest differs from the manifest's; restore the file")
         lines = content.decode("ascii").splitlines()
         return [Reject(*(load_json(line)[name] for name in _FIELDS)) for line in lines]
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}", code="unreadable") from None
     except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path}: is not a list of rejected inputs: {error!r}") from None
+        raise InputError(f"{path}: is not a list of rejected inputs: {error!r}; restore the file") from None
 
 
 def find_duplicates(
@@ -161,8 +159,11 @@ def repeated_inputs(plan: Plan, first: Mapping[ShardId, FinishedShard], options:
     ]
     if options.duplicates == "fail":
         have = "inputs have" if len(found) > 1 else "input has"
-        text = f"{len(found)} {have} the content of another, and duplicates='fail' was given:"
-        raise BuildError(f"{text}", *_first(rejects), code="duplicates-found")
+        raise BuildError(
+            f"{len(found)} {have} the content of another, and duplicates='fail' was given:",
+            *_first(rejects),
+            code="duplicates-found",
+        )
     contradict = [] if labels is None else [one for one, of in found.items() if labels[one] != labels[of]]
     if contradict:
         one = contradict[0]

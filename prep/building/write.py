@@ -87,8 +87,7 @@ class Writer:
         found = self.task.folder.finished(shards)
         for shard in shards:
             if shard not in found:
-                where = f"shard {shard.shard_index} of split {shard.split!r}"
-                raise BuildError(f"the pipeline ended without {where}; run the same command again to resume")
+                raise unfinished(shard.split, shard.shard_index)
         return found
 
     def take_over(self, plans: Iterable[ShardPlan], sound: Mapping[str, Shard]) -> None:
@@ -99,6 +98,13 @@ class Writer:
                 self.task.folder.write_finished(plan.shard, FinishedShard(shard, digest, digest))
 
 
+def unfinished(split: str, index: int) -> BuildError:
+    """Return the error for a shard that an engine should have written."""
+    return BuildError(
+        f"the pipeline ended without shard {index} of split {split!r}; run the same command again to resume"
+    )
+
+
 def run_work(run: Callable[[Work], None], work: Work, output: AnyPath) -> None:
     """Do the work of an engine; a failure other than of tfshards is a BuildError that names the output."""
     try:
@@ -107,9 +113,9 @@ def run_work(run: Callable[[Work], None], work: Work, output: AnyPath) -> None:
         # its code says what happened
         raise
     except OSError as failure:
-        raise BuildError(f"{system_fault(output, failure)}") from failure
+        raise BuildError(system_fault(output, failure)) from failure
     except Exception as failure:
-        raise BuildError(f"{str(failure) or type(failure).__name__}") from failure
+        raise BuildError(str(failure) or type(failure).__name__) from failure
 
 
 def _total(sizes: Iterable[Written]) -> Written:

@@ -23,10 +23,10 @@ from tfshards.prep.progress.lines import lines_to, report_warning
 from tfshards.prep.sources.elements import Elements
 from tfshards.prep.sources.spill import Spill, described, keep_described, kept_elements
 from tfshards.prep.sources.staged_reader import ROWS_NAME
-from tfshards.prep.sources.staging_folder import staged_name
+from tfshards.prep.sources.staging_folder import staged_name, staging_gone
 from tfshards.prep.writing.build_folder import BuildFolder, ShardId
 from tfshards.prep.writing.shard import ShardTask, write_shard
-from tfshards.schemas import BuildError, InputError, Manifest, OptionsError
+from tfshards.schemas import InputError, Manifest, OptionsError
 from tfshards.schemas.names import RECORD_NAME
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.verbs import delete_tree
@@ -205,11 +205,7 @@ class WriteSteps:
             if task[0].folder.is_complete:
                 # a task that a runner repeats after the commit
                 return 0
-            raise BuildError(
-                f"{self._staging} is gone: another build of the dataset has begun or ended; only one build "
-                "may write to it at a time",
-                code="build-overtaken",
-            ) from None
+            raise staging_gone(self._staging) from None
 
     @lines_to(_to_logger)
     def balance(self, build: str) -> list[_Task]:
@@ -269,11 +265,7 @@ class WriteSteps:
         if is_same:
             # it was found complete, or has the same content as an earlier one
             return state.manifest
-        raise InputError(
-            f"{self._staging} is gone: another build of the dataset has begun or ended; only one build may "
-            "write to it at a time",
-            code="build-overtaken",
-        )
+        raise staging_gone(self._staging)
 
     def _remove_staging(self) -> None:
         delete_tree(self._staging, RECORD_NAME)

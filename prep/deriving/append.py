@@ -129,13 +129,13 @@ def _source_of(given: Inputs, manifest: Manifest, *, follow_links: bool) -> Sour
     The dataset may have been resharded or merged since; several builds must have had the same options.
     """
     paths = [given] if isinstance(given, (str, bytes, os.PathLike)) else given
-    if not isinstance(paths, Sequence):
-        if not hasattr(paths, "stage"):
-            raise OptionsError(f"source={given!r} must be paths, or a source such as ImageFolder('photos')")
+    if not isinstance(paths, Sequence) and hasattr(paths, "stage"):
         if follow_links:
             raise OptionsError("follow_links=True has no effect on a source; pass it to the source itself")
         return paths
-    if not all(isinstance(path, (str, bytes, os.PathLike)) for path in paths):
+    if not isinstance(paths, Sequence) or not all(
+        isinstance(path, (str, bytes, os.PathLike)) for path in paths
+    ):
         raise OptionsError(f"source={given!r} must be paths, or a source such as ImageFolder('photos')")
     if follow_links and not any(feature.is_encoded for feature in manifest.schema.features):
         raise OptionsError("follow_links=True has no effect, since the dataset has no images; leave it out")

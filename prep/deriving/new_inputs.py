@@ -29,6 +29,7 @@ from tfshards.schemas.errors import counted
 from tfshards.schemas.index import FRAME_OVERHEAD, IntArray
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.keys import find, keys_at
+from tfshards.schemas.storage import AnyPath
 
 # Options in which the source may differ from the build.
 _MAY_DIFFER = {"source", "follow_links", "columns", *VERSIONS}
@@ -187,11 +188,7 @@ class _Match:
                 "identified by their numbers; give the rows of the dataset, followed by the new ones"
             )
         if len(self.changed):
-            raise InputError(
-                f"row {self.input_key(self.changed[0])} of the source differs from row "
-                f"{self.input_key(self.changed[0])} of {root}: rows are identified by their numbers; give "
-                "the rows of the dataset, followed by the new ones"
-            )
+            raise _row_differs(self.input_key(self.changed[0]), root)
         if self.labels is not None and listing.labels is not None:
             # of a relabeled dataset, contents are compared with the labels that the examples have
             now = listing.labels.copy()
@@ -204,10 +201,7 @@ class _Match:
                 start += shard.num_examples
                 pieces = source.pieces(inputs_plan(listing.columns(rows)))
                 if (different := _different_row(shard, pieces, self.origin)) is not None:
-                    raise InputError(
-                        f"row {different} of the source differs from row {different} of {root}: rows are "
-                        "identified by their numbers; give the rows of the dataset, followed by the new ones"
-                    )
+                    raise _row_differs(different, root)
                 meter.add(int(listing.sizes[rows].sum()))
 
     def report(self, removed: IntArray) -> None:
@@ -228,6 +222,13 @@ class _Match:
                 f"{inputs} not in the source, such as {one!r}: kept in the dataset, and left out by "
                 "a build with --overwrite; a renamed input is a new one"
             )
+
+
+def _row_differs(row: str, root: AnyPath) -> InputError:
+    return InputError(
+        f"row {row} of the source differs from row {row} of {root}: rows are identified by their numbers; "
+        "give the rows of the dataset, followed by the new ones"
+    )
 
 
 def _different_row(shard: Shard, pieces: Iterable[Piece], origin: Origin) -> str | None:
@@ -287,7 +288,8 @@ def _membership(new: Listing, numbers: IntArray, origin: Origin) -> Membership:
         unknown = [name for name in new.splits if name not in splits]
         if unknown and len(numbers):
             raise InputError(
-                f"the source has the split {unknown[0]!r}, but {origin.root} has only {', '.join(splits)}"
+                f"the source has the split {unknown[0]!r}, but {origin.root} has only {', '.join(splits)}; "
+                "move these examples to one of them"
             )
         members = {name: np.flatnonzero(np.isin(numbers, held)) for name, held in new.splits.items()}
     elif cuts and build:

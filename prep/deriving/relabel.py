@@ -161,6 +161,6 @@ def _classes(
         if not (_INTEGER.fullmatch(name) and limits.min <= int(name) <= limits.max):
             raise InputError(
                 f"{root}: the label {name!r} is not an integer of type {schema.label.dtype}, but the "
-                "classes have no names"
+                "classes have no names; give their numbers"
             )
     return {name: int(name) for name in (*known, *unknown)}, []

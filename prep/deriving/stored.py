@@ -194,7 +194,7 @@ def damage_named() -> Iterator[None]:
     try:
         yield
     except RecordError as error:
-        raise BuildError(f"{error}", SEE_VERIFY, code="shard-damaged") from None
+        raise BuildError(str(error), SEE_VERIFY, code="shard-damaged") from None
 
 
 def copy_plan(old: OldShard) -> bytes:

@@ -221,12 +221,15 @@ def without_missing(name: str, flat: pa.ChunkedArray, *, is_list: bool) -> pa.Ch
         return flat
     # people count rows from 1
     first = pc.index(pc.is_null(flat), True).as_py() + 1
-    where = "in its lists" if is_list else f"the first in data row {first}"
-    count, drop = flat.null_count, flag(name, "drop")
-    raise InputError(
+    raise lacking(name, flat.null_count, "in its lists" if is_list else f"the first in data row {first}")
+
+
+def lacking(name: str, count: int, where: str) -> InputError:
+    """Return the error for a column in which ``count`` values are missing."""
+    return InputError(
         f"column {name!r} lacks {counted(count, 'value')}, {where}; before the build, fill them with "
         f"pandas, frame[{name!r}].fillna(...), or leave out their rows, frame.dropna(subset=[{name!r}]), or "
-        f"leave out the column with {drop}"
+        f"leave out the column with {flag(name, 'drop')}"
     )
 
 

@@ -73,18 +73,17 @@ def local_copy(path: AnyPath) -> Iterator[Path]:
 
 def changed(path: AnyPath | bytes) -> InputError:
     """Return the error for an input that was replaced since it was listed."""
+    shown = os.fsdecode(path) if isinstance(path, bytes) else path
     return InputError(
-        f"{os.fsdecode(path) if isinstance(path, bytes) else path}: changed after the build listed it; run "
-        "the command again",
-        code="file-changed",
+        f"{shown}: changed after the build listed it; run the command again", code="file-changed"
     )
 
 
 def unreadable(path: AnyPath | bytes | str, error: OSError) -> InputError:
     """Return the error for an input that cannot be read."""
-    code = "unreadable-now" if may_pass(path, error) else "unreadable"
-    shown = os.fsdecode(path) if isinstance(path, bytes) else str(path)
-    return InputError(code, path=shown, why=error.strerror or error)
+    shown = os.fsdecode(path) if isinstance(path, bytes) else path
+    remedy = "; run the same command again to resume" if may_pass(path, error) else ""
+    return InputError(f"{shown}: cannot be read: {error.strerror or error}{remedy}", code="unreadable")
 
 
 # Bytes that one iterator holds before they are needed; several are read at the same time.

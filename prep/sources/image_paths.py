@@ -148,7 +148,7 @@ def location_of(root: bytes, path: bytes) -> RemotePath | None:
         try:
             return in_store(any_path(to_text(path)))
         except OptionsError as error:
-            raise InputError(f"{error}") from None
+            raise InputError(str(error)) from None
     folder = _folder(root)
     return None if folder is None else folder.at(path)
 

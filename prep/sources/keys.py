@@ -151,6 +151,8 @@ def groups_of_keys(by: str, keys: Sequence[bytes], allowed: str) -> list[bytes]:
     for key in keys:
         match = pattern.search(key)
         if not match or match[1] is None:
-            raise InputError(f"group_by={by!r} does not match the key {os.fsdecode(key)!r}")
+            raise InputError(
+                f"group_by={by!r} does not match the key {os.fsdecode(key)!r}; it must match every key"
+            )
         groups.append(match[1])
     return groups

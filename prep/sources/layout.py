@@ -161,10 +161,7 @@ def parse_split_folders(texts: Sequence[str]) -> dict[str, str]:
     for part in text.split(","):
         split, equals, folder = part.partition("=")
         if part and (not equals or split in folders):
-            raise OptionsError(
-                f"split_folders={text!r} must give each split a folder of its own in the source, such as "
-                "train=Train,test=holdout"
-            )
+            raise _invalid(text)
         folders |= {split: folder.rstrip("/")} if part else {}
     return folders
 
@@ -176,7 +173,11 @@ def check_split_folders(given: Mapping[str, str] | None) -> None:
     pairs = given.items() if isinstance(given, Mapping) else [("", "")]
     wrong = [split for split, folder in pairs if name_fault(split) or not re.fullmatch(r"[^./][^/]*", folder)]
     if wrong or len({folder for _, folder in pairs}) < len(pairs):
-        raise OptionsError(
-            f"split_folders={given!r} must give each split a folder of its own in the source, such as "
-            "train=Train,test=holdout"
-        )
+        raise _invalid(given)
+
+
+def _invalid(given: object) -> OptionsError:
+    return OptionsError(
+        f"split_folders={given!r} must give each split a folder of its own in the source, such as "
+        "train=Train,test=holdout"
+    )

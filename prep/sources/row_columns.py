@@ -20,6 +20,7 @@ from tfshards.prep.sources.features import (
     fields_of,
     flattened,
     is_image_struct,
+    lacking,
     sampled,
     shown,
     unlisted,
@@ -29,7 +30,6 @@ from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.prep.sources.labels import first_folders, groups_of
 from tfshards.prep.sources.roles import (
     check_undeclared,
-    flag,
     is_template,
     listed_columns,
     meant,
@@ -38,7 +38,6 @@ from tfshards.prep.sources.roles import (
 from tfshards.prep.sources.splits import usual_splits
 from tfshards.prep.sources.wide import Wide, WideWriter
 from tfshards.schemas import InputError
-from tfshards.schemas.errors import counted
 
 IMAGE_ROLES = ("image", "mask")
 # No encoded image has fewer bytes that a path cannot have.
@@ -170,10 +169,14 @@ def template_columns(roles: Mapping[str, Any]) -> set[str]:
     try:
         return {name for each in templates for _, name, _, _ in Formatter().parse(each) if name}
     except ValueError as error:
-        raise InputError(
-            f"the template {templates[0]!r} of paths is not understood: {error}; write one such as "
-            "train/{id}.jpg, with names of columns in braces"
-        ) from None
+        raise _invalid(templates[0], str(error)) from None
+
+
+def _invalid(template: str, why: str) -> InputError:
+    return InputError(
+        f"the template {template!r} of paths is not understood: {why}; write one such as train/{{id}}.jpg, "
+        "with names of columns in braces"
+    )
 
 
 def read_once(
@@ -251,19 +254,10 @@ def _template_paths(table: pa.Table, template: str, where: str) -> list[bytes]:
         if not is_plain or not (is_integer or column.type in (TEXT, STRING)):
             kind = shown(column.type)
             why = f"{name!r} holds {kind}; braces name text, or integers with digits, as {{id:06d}}"
-            raise InputError(
-                f"the template {template!r} of paths is not understood: {why}; write one such as "
-                "train/{id}.jpg, with names of columns in braces"
-            )
+            raise _invalid(template, why)
         values = (column if is_integer else column.cast(TEXT)).to_pylist()
-        if lacking := sum(value in (None, b"") for value in values):
-            where = "of which paths are made"
-            drop = flag(name, "drop")
-            raise InputError(
-                f"column {name!r} lacks {counted(lacking, 'value')}, {where}; before the build, fill them "
-                f"with pandas, frame[{name!r}].fillna(...), or leave out their rows, "
-                f"frame.dropna(subset=[{name!r}]), or leave out the column with {drop}"
-            )
+        if count := sum(value in (None, b"") for value in values):
+            raise lacking(name, count, "of which paths are made")
         pieces.append([format(value, digits).encode() for value in values] if is_integer else values)
     return [b"".join(row) for row in zip(*pieces, strict=True)]
 

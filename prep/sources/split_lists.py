@@ -43,10 +43,7 @@ def _parse_lists(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         split, _, path = text.partition("=")
         if not split or split in lists:
-            raise OptionsError(
-                f"{text!r} must be SPLIT=FILE, once for each split, such as train=train.txt, the path "
-                "relative to the source"
-            )
+            raise _invalid(text)
         lists[split] = path
     return lists
 
@@ -58,10 +55,14 @@ def check_split_list(given: object) -> None:
         is_text = isinstance(split, str) and isinstance(path, str) and bool(path)
         # manifests record no absolute paths
         if not is_text or name_fault(str(split)) or is_absolute(str(path)):
-            raise OptionsError(
-                f"{f'{split}={path}'!r} must be SPLIT=FILE, once for each split, such as train=train.txt, "
-                "the path relative to the source"
-            )
+            raise _invalid(f"{split}={path}")
+
+
+def _invalid(text: str) -> OptionsError:
+    return OptionsError(
+        f"split_list={text!r} must be SPLIT=FILE, once for each split, such as train=train.txt, the path "
+        "relative to the source"
+    )
 
 
 @dataclass(frozen=True)

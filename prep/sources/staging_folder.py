@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
+from tfshards.schemas import BuildError
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import RECORD_NAME
 from tfshards.schemas.storage import AnyPath
@@ -50,6 +51,15 @@ def _start(path: AnyPath, num_bytes: int) -> bytes | None:
 def staged_name(run: str) -> str:
     """Return the name of the folder of staged files of a run, which is given by 8 hex digits."""
     return f"{_PREFIX}{run}"
+
+
+def staging_gone(folder: AnyPath) -> BuildError:
+    """Return the error for a folder of staged files that another run has removed."""
+    return BuildError(
+        f"{folder} is gone: another build of the dataset has begun or ended; only one build may write to it "
+        "at a time",
+        code="build-overtaken",
+    )
 
 
 def make_staged(folder: AnyPath) -> None:

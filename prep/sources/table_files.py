@@ -18,7 +18,6 @@ import pyarrow.parquet
 
 from tfshards.prep.imaging.formats import METADATA_NAMES
 from tfshards.prep.sources.boundary import Boundary
-from tfshards.prep.sources.classes import repeated
 from tfshards.prep.sources.features import (
     classes_in,
     flattened,
@@ -33,6 +32,7 @@ from tfshards.prep.sources.splits import usual_split
 from tfshards.prep.sources.text_tables import (
     JSON_SUFFIXES,
     arrow_values,
+    check_no_repeats,
     check_same_columns,
     read_text,
     typed,
@@ -114,14 +114,18 @@ def _find(path: AnyPath) -> tuple[AnyPath, list[AnyPath]]:
     deeper = sorted(
         str(each.parent) for each in below if each.name in METADATA_NAMES and len(each.parts) == 2
     )
-    if metadata or deeper:
-        code = "table-folder" if metadata else "table-metadata-deeper"
-        raise InputError(code, path=path, names=METADATA_NAMES, deeper=listed(deeper, _SHOWN))
+    if metadata:
+        raise InputError(f"{path} must hold one of {', '.join(METADATA_NAMES)}; name the file of the table")
+    if deeper:
+        raise InputError(
+            f"{path} holds metadata in the folders {listed(deeper, _SHOWN)}; build each of them as a "
+            "dataset, and make these the splits of one with 'tfshards merge --as-splits'"
+        )
     paths = _of_one_suffix(path, [path / name for name in names if "/." not in f"/{name}"])
     for line in _missing_parts(paths):
+        pattern = shlex.quote(str(path / f"*{paths[0].suffix}"))
         raise InputError(
-            f"{path}: {line}; add the files, or name those to build with a pattern such as "
-            f"'{path / f'*{paths[0].suffix}'}'"
+            f"{path}: {line}; add the files, or name those to build with a pattern such as {pattern}"
         )
     return path, paths
 
@@ -262,8 +266,7 @@ def _read_parquet(files: TableFiles, dropped: Collection[str]) -> TableRows:
                 f"{path}: the class names in its metadata differ from those of {paths[0]}; build them as "
                 "two datasets with the same class_names=, and merge these"
             )
-        for name in repeated(each.names):
-            raise InputError(f"{path}: the column {name!r} is repeated; rename one of them")
+        check_no_repeats(each.names, path)
         check_same_columns(path, each.names, paths[0], names)
         for name, one in types.items():
             other = each.field(name).type

@@ -10,7 +10,7 @@ import os
 import re
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain, islice
@@ -99,10 +99,7 @@ def read_text(
     try:
         table = flattened(pa.table(columns).combine_chunks())
     except UnicodeEncodeError as error:
-        raise InputError(
-            f"{paths[0]}: column {error.object!r} is not UTF-8; save the table as UTF-8, which Excel calls "
-            "'CSV UTF-8'"
-        ) from None
+        raise _not_utf8(error.object, paths) from None
     for column in table.columns if is_json else ():
         numbers, _ = unlisted(unlisted(column)[0])
         if pa.types.is_floating(numbers.type) and pc.any(pc.is_inf(numbers)).as_py():
@@ -132,10 +129,7 @@ def arrow_values(
         with suppress(UnicodeEncodeError):
             if kind == TEXT:
                 return pa.array([None if value is None else to_bytes(value) for value in values], TEXT)
-        raise InputError(
-            f"{paths[0]}: column {name!r} is not UTF-8; save the table as UTF-8, which Excel calls 'CSV "
-            "UTF-8'"
-        ) from None
+        raise _not_utf8(name, paths) from None
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         if kind is not None:
             # of JSON; whoever needs paths refuses the type that the column has
@@ -161,6 +155,12 @@ def _has_truth(values: Sequence[Any], kind: pa.DataType) -> bool:
         given = [*filter(None, values)]
         return any(_has_truth([each.get(field.name) for each in given], field.type) for field in kind)
     return False
+
+
+def _not_utf8(name: str, paths: Sequence[AnyPath]) -> InputError:
+    return InputError(
+        f"{paths[0]}: column {name!r} is not UTF-8; save the table as UTF-8, which Excel calls 'CSV UTF-8'"
+    )
 
 
 def _mixed(name: str, paths: Sequence[AnyPath], fault: str) -> InputError:
@@ -224,9 +224,14 @@ def _csv_rows(path: AnyPath) -> Iterator[list[str]]:
         raise InputError(f"{path}:{reader.line_num}: {error}{hint}") from None
 
 
-def _check_header(path: AnyPath, names: Sequence[str], delimiter: str) -> None:
+def check_no_repeats(names: Iterable[str], where: object) -> None:
+    """Raise InputError if two columns have the same name."""
     for name in repeated(names):
-        raise InputError(f"{path}: the column {name!r} is repeated; rename one of them")
+        raise InputError(f"{where}: the column {name!r} is repeated; rename one of them")
+
+
+def _check_header(path: AnyPath, names: Sequence[str], delimiter: str) -> None:
+    check_no_repeats(names, path)
     for name in names:
         if os.path.splitext(to_bytes(name))[1].lower() in SUFFIXES:
             raise InputError(

@@ -24,8 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfshards.prep.records.example import Values, example_encoder
-from tfshards.prep.sources.staging_folder import is_staged
-from tfshards.schemas import BuildError, Feature, InputError, Schema
+from tfshards.prep.sources.staging_folder import is_staged, staging_gone
+from tfshards.schemas import Feature, InputError, Schema
 from tfshards.schemas.frames import masked_crc32c
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.storage import AnyPath, in_flight, read_range
@@ -101,11 +101,7 @@ class WideFile:
         if self._folder and in_store(self._folder) and not is_staged(self._folder):
             # nothing would remove it: a later run has removed the folder while this was uploaded
             _path(self._folder, self._name).unlink()
-            raise BuildError(
-                f"{self._folder} is gone: another build of the dataset has begun or ended; only one build "
-                "may write to it at a time",
-                code="build-overtaken",
-            )
+            raise staging_gone(self._folder)
 
 
 class WideWriter:

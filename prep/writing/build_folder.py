@@ -174,10 +174,7 @@ class BuildFolder:
         """Raise InputError if a folder in it is a link, which may lead out of the dataset."""
         for folder in (self.root / "index", self.root / WORK_NAME):
             if folder.is_symlink():
-                raise InputError(
-                    f"{folder} is a symbolic link, through which files elsewhere would be written; replace "
-                    "it with its target, or choose another output"
-                )
+                raise linked(folder)
 
     def open(self) -> None:
         """Create the folders for the files of the build and for its work."""
@@ -294,8 +291,9 @@ class BuildFolder:
         if problems:
             path = dict(zip(copy.files, shard.files, strict=True))[problems[0].place]
             raise BuildError(
-                f"{root} is damaged: {path}: {problems[0].message}; run tfshards verify on it, which lists "
-                "all damage"
+                f"{root} is damaged: {path}: {problems[0].message}; run 'tfshards verify' on it, which lists "
+                "all damage",
+                code="shard-damaged",
             )
         return copy
 
@@ -377,6 +375,14 @@ class BuildFolder:
 def is_owned(folder: AnyPath) -> bool:
     """Return whether tfshards made the folder of a build, according to the record in it."""
     return _BUILD.fullmatch(folder.name) is not None and has_record_of(folder, folder.name)
+
+
+def linked(path: AnyPath) -> InputError:
+    """Return the error for a file or folder of a dataset that is a link, which may lead out of it."""
+    return InputError(
+        f"{path} is a symbolic link, through which files elsewhere would be written; replace it with its "
+        "target, or choose another output"
+    )
 
 
 def foreign(path: AnyPath) -> InputError:

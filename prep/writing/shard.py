@@ -96,8 +96,7 @@ def write_shard(task: ShardTask, shard: ShardId) -> FinishedShard:
     except (TfshardsError, OSError):
         raise
     except Exception as error:
-        text = f"{task.shard_name(shard)}: {type(error).__name__}: {error}"
-        raise BuildError(f"{text}") from error
+        raise BuildError(f"{task.shard_name(shard)}: {type(error).__name__}: {error}") from error
 
 
 def _write_shard(task: ShardTask, shard: ShardId) -> FinishedShard:

@@ -109,21 +109,20 @@ def any_path(given: str | bytes | os.PathLike[str] | RemotePath, name: str = "pa
     text = os.fsdecode(given)
     url = _URL.match(text)
     if not url:
-        short = _WITHOUT_SLASHES.match(text)
-        if short:
+        if short := _WITHOUT_SLASHES.match(text):
+            shown = _without_user(text)
             raise OptionsError(
-                f"{_without_user(text)} is not a URL; write {short[0]}// and the bucket, or, for a local "
-                f"path, ./{_without_user(text)}"
+                f"{shown} is not a URL; write {short[0]}// and the bucket, or, for a local path, ./{shown}"
             )
         check_expanded(text)
         # a pathlib.Path drops the "./" that says that ~ begins a name
         return Path.cwd() / text if text.startswith("./~") else Path(text)
     scheme = url[1].lower()
     if scheme not in SCHEMES:
+        known = ", ".join(f"{each}://" for each in SCHEMES)
         raise OptionsError(
-            f"{_without_user(text)} is a URL of an unknown kind; only "
-            f"{', '.join([f'{s}://' for s in SCHEMES])} and local paths, without file://, are supported: "
-            "copy the files there, or to a local disk"
+            f"{_without_user(text)} is a URL of an unknown kind; only {known} and local paths, without "
+            "file://, are supported: copy the files there, or to a local disk"
         )
     bucket, _, key = text[url.end() :].partition("/")
     key = key.removesuffix("/")

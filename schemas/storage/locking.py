@@ -45,13 +45,10 @@ def locked(folder: AnyPath) -> Iterator[str]:
     if isinstance(folder, RemotePath):
         yield ""
         return
-    busy = InputError(
-        f"{folder}: another build is writing to it; wait until it has ended", code="build-running"
-    )
     try:
         descriptor = os.open(folder, os.O_RDONLY)
     except FileNotFoundError:
-        raise busy from None
+        raise _busy(folder) from None
     try:
         try:
             has_lock = lock(descriptor)
@@ -65,10 +62,16 @@ def locked(folder: AnyPath) -> Iterator[str]:
             return
         if not has_lock or not _is_still(folder, descriptor):
             # or the other one has just ended and removed the folder, which was empty
-            raise busy
+            raise _busy(folder)
         yield ""
     finally:
         os.close(descriptor)
+
+
+def _busy(folder: AnyPath) -> InputError:
+    return InputError(
+        f"{folder}: another build is writing to it; wait until it has ended", code="build-running"
+    )
 
 
 def _is_still(path: Path, descriptor: int) -> bool:
@@ -95,9 +98,7 @@ def _lock_file(folder: Path) -> Iterator[Path]:
                 ) from None
             path.unlink(missing_ok=True)
     else:
-        raise InputError(
-            f"{folder}: another build is writing to it; wait until it has ended", code="build-running"
-        )
+        raise _busy(folder)
     try:
         with os.fdopen(descriptor, "w") as file:
             file.write(f"{os.getpid()} {host}\n")
