@@ -15,7 +15,7 @@ from tfshards.prep.records.dataset_files import digest_problems, file_problems
 from tfshards.prep.sources.staging_folder import staged_folders
 from tfshards.prep.writing.build_folder import BuildFolder, build_folders, foreign
 from tfshards.schemas import FormatError, InputError, Manifest, Problem, Schema, TfshardsError, read_manifest
-from tfshards.schemas.errors import listed
+from tfshards.schemas.errors import counted, listed
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest_file import is_manifest
 from tfshards.schemas.names import MANIFEST_NAME
@@ -207,9 +207,9 @@ def check_replaceable(state: OutputState, wanted: Wanted, *, overwrite: bool) ->
     removed, relabeled = made_of(manifest).num_removed, made_of(manifest).num_relabeled
     if removed or relabeled:
         raise InputError(
-            f"{folder} holds a dataset that was edited: {removed} examples were removed, {relabeled} "
-            "relabeled. To add new inputs, use 'tfshards append'; overwrite=True builds the dataset anew "
-            "from the source, which undoes the edits; or choose another output",
+            f"{folder} holds a dataset that was edited: {counted(removed, 'example')} removed, {relabeled:,} "
+            "relabeled. To add new inputs, use 'tfshards append'; overwrite=True builds the dataset anew from "
+            "the source, which undoes the edits; or choose another output",
             code="dataset-differs",
         )
     raise InputError(

@@ -146,7 +146,7 @@ def _membership(listing: Listing, seed: int, options: Options) -> Membership:
     if listing.splits:
         raise InputError(
             f"the source already has the splits {', '.join(listing.splits)}; leave out splits=. To divide "
-            "it in another way, give a table with the column 'split'"
+            "it in another way, give a table with a column 'split'"
         )
     if options.stratify and listing.labels is None:
         raise InputError(

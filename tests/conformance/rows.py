@@ -37,10 +37,9 @@ class Stored:
 
 @dataclass(frozen=True)
 class Refused:
-    """A refusal: its class, its code if a program can act on it, and what its message names."""
+    """A refusal: its class, and parts of its message."""
 
     error: type[TfshardsError]
-    code: str | None = None
     names: tuple[str, ...] = ()
 
 
@@ -48,8 +47,8 @@ def stored(splits: Splits, *classes: str, **more: Any) -> Stored:
     return Stored(splits, classes, **more)
 
 
-def refused(error: type[TfshardsError], code: str | None = None, *names: str) -> Refused:
-    return Refused(error, code, names)
+def refused(error: type[TfshardsError], *names: str) -> Refused:
+    return Refused(error, names)
 
 
 def by_row(split: str = "train", first: int = 0, /, **columns: Any) -> Splits:

@@ -160,7 +160,7 @@ EDGES = [
         stored({"train": {"b.png": {"image": PHOTO, "bbox": np.array([[1, 2, 3, 4]], F32)}}},
         rejected={"boxes do not fit": 1})),
     *(row(f"boxes of {name}", {"in/a.png": PHOTO, "in/in.jsonl": [{"file_name": "a.png", "b": cell}]},
-        table("in/in.jsonl", {"b": role}), refused(InputError, None, "'b'")) for name, cell,
+        table("in/in.jsonl", {"b": role}), refused(InputError, "'b'")) for name, cell,
         role in [("one number", 1, "xyxy"), ("three numbers", [1, 2, 3], "xyxy"), ("rows of three",
         [[1, 2, 3]], "xyxy"), ("text", ["1", "2"], "xy")]),
 ]  # fmt: skip
@@ -307,13 +307,13 @@ COCO_FAULTS = [
         **TOLERANT), stored(without(LAST), *NAMES, rejected={"box outside" if "negative" in name else
         "invalid annotation": 1})) for name, (values, _) in FAULTS.items()),
     *(row(f"COCO whose annotation has {name}", of_coco("in/any.json", "in", faulty(**values)),
-        coco("in/any.json"), refused(BuildError, None, word, "1 box" if "negative" in name else
+        coco("in/any.json"), refused(BuildError, word, "1 box" if "negative" in name else
         "any.json: annotations[0]")) for name, (values, word) in FAULTS.items()),
     *(row(f"a segmentation of {name} that is not stored", of_coco("in/any.json", "in",
         faulty(segmentation=shape)), coco("in/any.json"), stored(without(), *NAMES,
         warns=("annotations.segmentation (1)",))) for name, shape in SHAPES.items()),
     *(row(f"a segmentation of {name}", of_coco("in/any.json", "in", faulty(segmentation=shape)),
-        coco("in/any.json", segmentations=True), refused(BuildError, None, "annotations[0].segmentation"))
+        coco("in/any.json", segmentations=True), refused(BuildError, "annotations[0].segmentation"))
         for name, shape in SHAPES.items()),
     *(row(f"{name} that is not stored", of_coco("in/any.json", "in", faulty(**values)), coco("in/any.json",
         {f"objects/{name}": "drop"}), stored({"train": {key: {feature: value for feature, value in
@@ -330,39 +330,39 @@ COCO_FAULTS = [
 ]  # fmt: skip
 COCO_REFUSALS = [
     *(row(f"annotations of COCO {name}", of_coco("in/any.json", "in", document(annotations=[*document()[
-        "annotations"], found])), coco("in/any.json"), refused(InputError, None,
+        "annotations"], found])), coco("in/any.json"), refused(InputError,
         "any.json: annotations[3].image_id", word)) for name, found, word in (("of an image in text",
         {"image_id": "0"}, "str"), ("of a list", {"image_id": [0]}, "list"), ("of no id", {}, "null"),
         ("that are numbers", 5, "null"), ("of true", {"image_id": True}, "bool"))),
     row("annotations of COCO in text alone", of_coco("in/any.json", "in", document(annotations=[{**each,
         "image_id": str(each["image_id"])} for each in document()["annotations"]])), coco("in/any.json"),
-        refused(InputError, None, "any.json: annotations[0].image_id", "'14'", "str")),
+        refused(InputError, "any.json: annotations[0].image_id", "'14'", "str")),
     *(row(f"annotations of COCO of other images by {change}", of_coco("in/any.json", "in", document(
         annotations=[{**each, "image_id": each["image_id"] + change} for each in document()["annotations"]])),
-        coco("in/any.json"), refused(InputError, None, "any.json", "annotations[0].image_id is 1", "0, 7"))
+        coco("in/any.json"), refused(InputError, "any.json", "annotations[0].image_id is 1", "0, 7"))
         for change in (1, 0.5)),
     row("a split of COCO whose annotations are of other images", of_coco(INSTANCES.format("train"),
         "in/train") | of_coco(INSTANCES.format("val"), "in/val", document(annotations=[{"image_id": 99}])),
-        coco(), refused(InputError, None, "instances_val.json", "image_id")),
+        coco(), refused(InputError, "instances_val.json", "image_id")),
     *(row(f"COCO with {name}", of_coco("in/any.json", "in", text), coco("in/any.json"), refused(InputError,
-        None, where)) for name, (text, where) in WRONG_COCO.items()),
+        where)) for name, (text, where) in WRONG_COCO.items()),
     *(row(f"captions of COCO {name}", of_coco("in/any.json", "in", document(annotations=[{"image_id": 0,
-        "caption": "a"}], **more)), coco("in/any.json"), refused(InputError, None, "captions", "file_name"))
+        "caption": "a"}], **more)), coco("in/any.json"), refused(InputError, "captions", "file_name"))
         for name, more in (("without categories", {"categories": None}), ("with categories", {}))),
     row("a fault of COCO that is not of captions", of_coco("in/any.json", "in", document(images=[{}])),
-        coco("in/any.json"), refused(InputError, None, "images[0].id")),
+        coco("in/any.json"), refused(InputError, "images[0].id")),
     row("COCO that is no JSON", of_coco("in/any.json", "in", "{"), coco("in/any.json"), refused(InputError,
-        None, "any.json")),
+        "any.json")),
     row("COCO that is nested deeply", of_coco("in/any.json", "in", "[" * 100_000), coco("in/any.json"),
-        refused(InputError, None, "any.json")),
-    row("COCO without files", {"in/a.png": 1}, coco(), refused(InputError, None, "in")),
-    row("COCO without images", {"in/any.json": document()}, coco("in/any.json"), refused(InputError, None,
+        refused(InputError, "any.json")),
+    row("COCO without files", {"in/a.png": 1}, coco(), refused(InputError, "in")),
+    row("COCO without images", {"in/any.json": document()}, coco("in/any.json"), refused(InputError,
         "in")),
     row("COCO of other categories",
         of_coco(INSTANCES.format("train"), "in/train") | of_coco(INSTANCES.format("val"), "in/val",
         document(categories=CATEGORIES[1:], annotations=[])), coco(), refused(InputError)),
     row("a box of COCO outside", of_coco("in/any.json", "in", faulty(bbox=[4, 4, 50, 50])),
-        coco("in/any.json"), refused(BuildError, None, "objects/bbox")),
+        coco("in/any.json"), refused(BuildError, "objects/bbox")),
 ]  # fmt: skip
 
 # Keypoints and polygons of COCO: one picture of 16 x 8 pixels
@@ -525,26 +525,26 @@ def without_a():
 
 
 YOLO_FAULTS = [
-    *(row(f"YOLO whose text has {name}", of_lines(text), yolo(), refused(BuildError, None, word))
+    *(row(f"YOLO whose text has {name}", of_lines(text), yolo(), refused(BuildError, word))
         for name, (text, word) in LINE_FAULTS.items()),
     *(row(f"a fault of YOLO with {name}", of_lines(text), yolo(max_rejected="50%"), without_a())
         for name, (text, _) in LINE_FAULTS.items()),
     *(row(f"a fault of {name} in YOLO with segmentations", of_lines(LINE_FAULTS[name][0]), yolo(
-        segmentations=True), refused(BuildError, None, word)) for name, word in (("three numbers",
+        segmentations=True), refused(BuildError, word)) for name, word in (("three numbers",
         "3 numbers"), ("decimal commas", "'0,5'"), ("1 keypoints of 3 numbers without kpt_shape",
         "kpt_shape"))),
 ]  # fmt: skip
 YOLO_REFUSALS = [
-    *(row(f"YOLO with {name}", of_yolo(".", ".") | {f"in/{file}": text}, yolo(), refused(InputError, None,
+    *(row(f"YOLO with {name}", of_yolo(".", ".") | {f"in/{file}": text}, yolo(), refused(InputError,
         file)) for name, (file, text) in WRONG_YOLO.items()),
     row("YOLO with equal names", of_yolo(".", ".", data_yaml="train: .\nnames: [a, b, a]"), yolo(),
-        refused(InputError, None, "'a'")),
-    row("YOLO of no folder", {}, yolo("none"), refused(InputError, None, "none")),
-    row("YOLO of a text file", {"x.txt": ""}, yolo("x.txt"), refused(InputError, None, "x.txt")),
-    row("YOLO without boxes", {"in/a.png": 0}, yolo(), refused(InputError, None, "in")),
+        refused(InputError, "'a'")),
+    row("YOLO of no folder", {}, yolo("none"), refused(InputError, "none")),
+    row("YOLO of a text file", {"x.txt": ""}, yolo("x.txt"), refused(InputError, "x.txt")),
+    row("YOLO without boxes", {"in/a.png": 0}, yolo(), refused(InputError, "in")),
     row("YOLO with a root", of_yolo(".", "."), yolo(root="in"), refused(OptionsError)),
     row("a text file of YOLO outside", {"in/a.png": 0, "in/a.txt": Link("../a.txt"), "a.txt": "0 .5 .5 1 1"},
-        yolo(), refused(InputError, None, "a.txt")),
+        yolo(), refused(InputError, "a.txt")),
 ]  # fmt: skip
 
 # Boxes that state the size of their image, and columns of numbers
@@ -598,7 +598,7 @@ NUMBERS = [
     *(row(f"COCO states {name}", *stated(*found, max_rejected=1), refused(BuildError))
         for name, found in NOT_FITTING.items()),
     row("COCO of a half turn without boxes", *stated(3, (16, 8), ()), kept(3, ())),
-    row("COCO of a half turn without a check", *stated(3, (16, 8), check="none"), refused(OptionsError, None,
+    row("COCO of a half turn without a check", *stated(3, (16, 8), check="none"), refused(OptionsError,
         "objects/bbox")),
     row("COCO of a half turn that is declared", *stated(3, (16, 8), boxes_in="upright"), kept(3)),
     row("a column of boxes that are values", *of_columns(BOX, {"bbox": "value"}, 6), four({"bbox":
@@ -635,26 +635,26 @@ def yolo_of(text, config="train: .\nnames: [x, y]", **given):
 
 
 LAYOUTS = [
-    row("no file of COCO", {}, coco("none.json"), refused(InputError, None, "none.json")),
+    row("no file of COCO", {}, coco("none.json"), refused(InputError, "none.json")),
     row("an image of COCO that is named twice", {"in/a.png": 1, "in/any.json": document(annotations=[],
         images=[{"id": n, "file_name": name} for n, name in enumerate(("a.png", "./a.png"))])},
-        coco("in/any.json"), refused(InputError, None, "a.png")),
+        coco("in/any.json"), refused(InputError, "a.png")),
     row("a folder of YOLO in two splits", of_yolo("images", "labels", data_yaml="train: images\nval: images"),
-        yolo(), refused(InputError, None, "a.png")),
+        yolo(), refused(InputError, "a.png")),
     row("an image of YOLO that is listed twice", of_yolo("images", "labels", data_yaml="train: list.txt",
-        list_txt="images/a.png\n./images/a.png"), yolo(), refused(InputError, None, "a.png")),
+        list_txt="images/a.png\n./images/a.png"), yolo(), refused(InputError, "a.png")),
     row("keypoints of COCO whose numbers differ", {"in/a.png": PHOTO, "in/k.json": {**POSE, "annotations":
         [POSE["annotations"][0], {**POSE["annotations"][1], "keypoints": [1, 2, 2]}]}}, coco("in/k.json"),
-        refused(BuildError, None, "keypoints")),
+        refused(BuildError, "keypoints")),
     row("polygons of COCO without objects", {"in/k.json": POSE, "in/a.png": PHOTO}, coco("in/k.json",
         {"objects": "drop"}, segmentations=True), stored({"train": {"a.png": {"image": PHOTO, "image_id": 0,
         "polygons/points": np.array(CORNERS, F32), "polygons/lengths": [3, 3, 4], "polygons/object": [0, 1,
         1]}}})),
     row("images of COCO twice", of_coco(INSTANCES.format("train"), "in/train") | of_coco(
         INSTANCES.format("val"), "in/train"), coco(root="in/train"), refused(InputError,
-        None, "000000000009.png")),
+        "000000000009.png")),
     *(row(f"a root of {name} that is none", of_coco("in/any.json", "in"), call("in", root="none"),
-        refused(InputError, "root-not-a-folder")) for name, call in (("COCO", coco), ("YOLO", yolo))),
+        refused(InputError, "not a folder; name")) for name, call in (("COCO", coco), ("YOLO", yolo))),
     *(row(f"COCO in instances_{name}.json", of_coco(f"in/instances_{name}.json", "in"),
         coco(f"in/instances_{name}.json"), stored(split_of(split, ""), *NAMES)) for name,
         split in (("test", "test"), ("custom", "train"))),
@@ -686,18 +686,18 @@ LAYOUTS = [
         "objects/category": ["y"], "objects/keypoints": np.array([[0.25, 0.125]], F32)}}}, "x", "y",
         features={"objects/keypoints": "float float32 ? 2 xy-normalized"})),
     row("YOLO with keypoints and polygons", *yolo_of("1 .5 .5 .5 .25 .2 .1", POSE_YAML, segmentations=True),
-        refused(InputError, None, "kpt_shape")),
-    *(row(f"YOLO with keypoints and {name}", *yolo_of(text, POSE_YAML), refused(BuildError, None, word))
+        refused(InputError, "kpt_shape")),
+    *(row(f"YOLO with keypoints and {name}", *yolo_of(text, POSE_YAML), refused(BuildError, word))
         for name, text, word in (("a box", "1 .5 .5 .5 .25", "4 numbers"), ("pixels", "1 .5 .5 .5 .25 2 .5",
         "objects/keypoints"))),
     row("a list of YOLO with a NUL", of_yolo(".", "../labels", list_txt="\n" * 64 + "a\0b.png\n",
-        data_yaml="train: list.txt"), yolo(), refused(InputError, None, "text file")),
+        data_yaml="train: list.txt"), yolo(), refused(InputError, "text file")),
     *(row(f"{name} of YOLO in {code} without a mark", of_yolo("images", "labels", **{f"{name}_txt":
-        "a.png\n".encode(code)}, **more), yolo(), refused(InputError, None, f"{name}.txt", "UTF-16", "UTF-8"))
+        "a.png\n".encode(code)}, **more), yolo(), refused(InputError, f"{name}.txt", "UTF-16", "UTF-8"))
         for code in ("utf-16-le", "utf-16-be", "utf-32-le") for name, more in (("classes", {}), ("list",
         {"data_yaml": "train: list.txt"}))),
     *(row(f"a missing folder of YOLO for {split}", of_yolo("images", "labels", data_yaml=text), yolo(),
-        refused(InputError, None, split, missing, "in/none/images" if split == "train" else "in/")) for split,
+        refused(InputError, split, missing, "in/none/images" if split == "train" else "in/")) for split,
         text, missing in (("train", "train: ../none/images\nval: images\n", "../none/images"), ("val",
         "train: images\n\nval: ../none\n", "../none"), ("test", "train: images\ntest:\n - images\n - x\n",
         "'x'"))),
@@ -748,7 +748,7 @@ SPLITS_OF_FILES = [
     row("COCO of val alone", of_coco(INSTANCES.format("Val"), "in/Val"), coco(),
         stored({"val": objects("Val/")}, *NAMES)),
     row("COCO of a split that is not usual", of_coco(INSTANCES.format("default"), "in/default")
-        | of_coco(INSTANCES.format("train"), "in/train"), coco(), refused(InputError, None,
+        | of_coco(INSTANCES.format("train"), "in/train"), coco(), refused(InputError,
         "instances_default.json", "tfshards merge")),
     row("YOLO of folders with capitals", both("images/{}", "labels/{}")
         | of_yolo("images/Test", "labels/Test"), yolo(),
@@ -756,7 +756,7 @@ SPLITS_OF_FILES = [
     row("YOLO of valid and Train in data.yaml", of_yolo("a", "a", data_yaml="Train: a\nvalid: b\n")
         | of_yolo("b", "b"), yolo(), stored({"train": boxed("a"), "valid": boxed("b")})),
     row("YOLO of folders that are not all splits", both("images/{}", "labels/{}")
-        | {"in/images/more/a.png": 1}, yolo(), refused(InputError, None, "in/images/more", "data.yaml")),
+        | {"in/images/more/a.png": 1}, yolo(), refused(InputError, "in/images/more", "data.yaml")),
 ]  # fmt: skip
 
 
@@ -767,7 +767,7 @@ def twins_row(name, first, second, text="labels/b.txt", **others):
     files |= {f"in/{file.replace('_', '.')}": content for file, content in others.items()}
     kept = {"images/ok.png": boxed("images")["images/a.png"]}
     return [
-        row(f"YOLO of {name}", files, yolo(), refused(BuildError, None, "same text file")),
+        row(f"YOLO of {name}", files, yolo(), refused(BuildError, "same text file")),
         row(
             f"YOLO of {name} that is allowed",
             files,
@@ -804,7 +804,7 @@ TEXTS = [
     *(row(f"a list of YOLO with {name}", of_yolo("images", "labels", list_txt=text, data_yaml=LIST_YAML),
         yolo(), LISTED) for name, text in LISTS.items()),
     row("a list of YOLO in UTF-16", of_yolo("images", "labels", list_txt="\n".join(PATHS).encode("utf-16"),
-        data_yaml=LIST_YAML), yolo(), refused(InputError, None, "list.txt", "UTF-16")),
+        data_yaml=LIST_YAML), yolo(), refused(InputError, "list.txt", "UTF-16")),
     row("YOLO with a byte order mark in names", of_yolo("images", "labels", classes_txt=BOM + WITH_NAMES),
         yolo(), LISTED),
     row("YOLO with a byte order mark in boxes", of_yolo("images", "labels", classes_txt=WITH_NAMES)
@@ -840,7 +840,7 @@ UNICODE = [
         "images/a.png"]}}, warns=("b.txt",))),
     row("YOLO of macOS whose two images have one text file", {f"in/images/{APART}.png": 0,
         f"in/images/{COMPOSED}.png": 1, f"in/labels/{COMPOSED}.txt": LINES["a.png"]}, yolo(),
-        refused(BuildError, None, "same text file")),
+        refused(BuildError, "same text file")),
 ]  # fmt: skip
 
 
@@ -854,33 +854,33 @@ LONG_NAME = f"2007_000027_jpg.rf.{'0123456789abcdef' * 2}_{'x' * 30}"
 THREE_POINTS = "0 .5 .5 .5 .5" + " .5 .5 2" * 3
 MISTAKES = [
     *(row(f"numbers of names in data.yaml {name}", *described(f"train: .\nnames: {{{text}}}"),
-        refused(InputError, None, "data.yaml", "names", *words)) for name, text, words in (
+        refused(InputError, "data.yaml", "names", *words)) for name, text, words in (
         ("from 1", "1: a, 2: b", ("'1', '2'", "from 0 to 1")),
         ("with a gap", "0: a, 2: b", ("'0', '2'", "from 0")), ("in words", "a: 0", ("from 0",)),
         ("with a zero", "00: a", ("from 0",)))),
     row("numbers of names in data.yaml in another order", *described("train: .\nnames: {1: b, 0: a}",
         "1 .5 .5 1 1"), stored({"train": {"a.png": {"image": 0, "objects/bbox": np.array([[0.5, 0.5, 1, 1]],
         F32), "objects/category": ["b"]}}}, "a", "b")),
-    *(row(f"the key {key} of data.yaml alone", *described(f"{key}: .\nnames: [a]"), refused(InputError, None,
+    *(row(f"the key {key} of data.yaml alone", *described(f"{key}: .\nnames: [a]"), refused(InputError,
         "data.yaml", f"'{key}'", "path, train, val")) for key in ("trian", "images")),
     *(row(f"the key {key} of data.yaml next to val", *described(f"{key}: .\nval: .\nnames: [x]\nnc: 1",
         "0 .5 .5 1 1"), stored({"val": {"a.png": {"image": 0, "objects/bbox": np.array([[0.5, 0.5, 1, 1]],
         F32), "objects/category": ["x"]}}}, "x", warns=(f"'{key}'; the usual keys are path, train",)))
         for key in ("trian", "name")),
     *(row(f"a line of YOLO with {name}", *described("train: .\nnames: [x, y]", f"1 .5 .5 1 1\n{line}"),
-        refused(BuildError, None, "a.txt:2", *words)) for name, line, words in (
+        refused(BuildError, "a.txt:2", *words)) for name, line, words in (
         ("a name of a class", "cat .5 .5 1 1", ("'cat'", "number")),
         ("decimal commas", "1 0,5 0,5 0,25 0,25", ("'0,5'", "0.5")),
         ("a long word", f"1 {'x' * 5000}", ("'xxx", "number")),
         ("a confidence", "1 .5 .5 1 1 .9", ("5 numbers", "confidence")),
         ("a confidence of 1", "1 .5 .5 1 1 1", ("5 numbers", "confidence")))),
     row("a line of YOLO in a file of a long name", {f"in/images/{LONG_NAME}.png": 0,
-        f"in/labels/{LONG_NAME}.txt": "0 .5 .5 1 1 .9"}, yolo(), refused(BuildError, None,
+        f"in/labels/{LONG_NAME}.txt": "0 .5 .5 1 1 .9"}, yolo(), refused(BuildError,
         f"labels/{LONG_NAME}.txt:1", "confidence")),
     row("a line of YOLO with a confidence and segmentations", *described("train: .", "1 .5 .5 1 1 .9",
-        segmentations=True), refused(BuildError, None, "a.txt:1", "confidence")),
+        segmentations=True), refused(BuildError, "a.txt:1", "confidence")),
     *(row(f"keypoints of YOLO with the shape {shape}", *described(f"train: .\nkpt_shape: {shape}",
-        THREE_POINTS), refused(BuildError, None, "a.txt:1", "13 numbers", f"kpt_shape {shape}"))
+        THREE_POINTS), refused(BuildError, "a.txt:1", "13 numbers", f"kpt_shape {shape}"))
         for shape in ("[4, 3]", "[3, 2]")),
 ]  # fmt: skip
 # 100 x 50 pixels, of which the tolerance is 1 pixel
@@ -907,7 +907,7 @@ def broad(box, **more):
 
 
 OUTSIDE = [
-    *(row(f"a box of YOLO that {name}", *beyond(text), refused(BuildError, None, "box outside"))
+    *(row(f"a box of YOLO that {name}", *beyond(text), refused(BuildError, "box outside"))
         for name, (text, _) in BEYOND.items()),
     *(row(f"a box of YOLO that {name} and is kept", *beyond(text, outside_boxes="keep"),
         broad([float(word) for word in text.split()])) for name, (text, _) in BEYOND.items()),
@@ -915,10 +915,10 @@ OUTSIDE = [
         conversions={"boxes clipped": 1}) if box else refused(BuildError)) for name, (text,
         box) in BEYOND.items()),
     *(row(f"a box of YOLO of negative width, {outside}", *beyond("0.5 0.5 -0.25 0.5", outside_boxes=outside),
-        refused(BuildError, None, "box outside")) for outside in ("reject", "clip", "keep")),
+        refused(BuildError, "box outside")) for outside in ("reject", "clip", "keep")),
     row("a box of YOLO that is rounded", *beyond("0.5 0.5 1.005 1.01"), broad((0.5, 0.5, 1.005, 1.01))),
     row("a polygon of YOLO outside", *beyond("0.5 0.5 1.25 0.5 0.75 0.75", segmentations=True),
-        refused(BuildError, None, "box outside")),
+        refused(BuildError, "box outside")),
 ]  # fmt: skip
 LONG = "x" * 5000
 COLUMNS = [
@@ -937,9 +937,9 @@ COLUMNS = [
     row("a long text in data.yaml", of_yolo("images", "labels", data_yaml=f"about: {LONG}\ntrain: images\n"
         "names: [person, car, dog]"), yolo(), LISTED),
     row("a long folder in data.yaml", of_yolo("images", "labels", data_yaml=f"train: {LONG}\n"), yolo(),
-        refused(InputError, None, "data.yaml")),
+        refused(InputError, "data.yaml")),
     row("a column of COCO that is another", of_coco("in/any.json", "in"), coco("in/any.json",
-        {"objects/areas": "drop"}), refused(InputError, None, "objects/area")),
+        {"objects/areas": "drop"}), refused(InputError, "objects/area")),
     row("all objects of COCO dropped whose images are text", of_coco("in/any.json", "in",
         faulty(image_id="7")), coco("in/any.json", {"objects": "drop"}), stored({"train": {name: {feature:
         values[feature] for feature in ("image", "image_id")} for name, values in objects().items()}})),
@@ -949,7 +949,7 @@ COLUMNS = [
     row("a column of YOLO dropped", of_yolo(".", "."), yolo(roles={"objects/category": "drop"}),
         stored({"train": {name: {feature: value for feature, value in values.items() if feature !=
         "objects/category"} for name, values in boxed("").items()}})),
-    *(row(f"{call.__name__} in a bucket", {}, call("s3://bucket/in"), refused(OptionsError, None, "s3://"))
+    *(row(f"{call.__name__} in a bucket", {}, call("s3://bucket/in"), refused(OptionsError, "s3://"))
         for call in (coco, yolo)),
 ]  # fmt: skip
 

@@ -168,22 +168,22 @@ REFUSALS = {
 UNDECLARED = {"encoded": png(0), "a picture": Image.fromarray(pixels(0)), "a path": Path("a.png"),
     "text": "photos/a.jpg", "of Hugging Face": {"bytes": png(0), "path": None}}  # fmt: skip
 WRONG = [
-    *(row(f"an image without a role, {name}", {}, examples(x(value)), refused(InputError, None, "'x'",
+    *(row(f"an image without a role, {name}", {}, examples(x(value)), refused(InputError, "'x'",
         "image", "mask", "value")) for name, value in UNDECLARED.items()),
     *(row(name, {}, examples(source, roles), refused(InputError)) for name,
         (source, roles) in REFUSALS.items()),
     *(row(f"undeclared {name}", {}, examples(lambda values=values: [{"image": png(1), **values}]),
-        refused(InputError, None, "'xyxy'" if name == "sides" else "'xywh'", "'value'")) for name, values in {
+        refused(InputError, "'xyxy'" if name == "sides" else "'xywh'", "'value'")) for name, values in {
         "boxes": {"boxes": [[0, 0, 4, 4]]}, "a box": {"o/bbox": np.zeros(4)},
         "sides": {"x1": 0, "y1": 0, "x2": 4, "y2": 4}}.items()),
     row("a path", {}, examples(lambda: "photos/"), refused(OptionsError)),
-    row("a frame", {}, examples(lambda: pd.DataFrame({"y": [1]})), refused(InputError, None, "Table(frame)")),
+    row("a frame", {}, examples(lambda: pd.DataFrame({"y": [1]})), refused(InputError, "Table(frame)")),
     row("an object", {}, examples(object), refused(OptionsError)),
-    row("an unknown role", {}, examples(x(1), {"x": "text"}), refused(OptionsError, None, "text")),
-    row("a template", {}, examples(x(1), {"{x}.jpg": "image"}), refused(OptionsError, None, "{x}.jpg")),
+    row("an unknown role", {}, examples(x(1), {"x": "text"}), refused(OptionsError, "text")),
+    row("a template", {}, examples(x(1), {"{x}.jpg": "image"}), refused(OptionsError, "{x}.jpg")),
     row("two labels", {}, examples(x(1), {"x": "label", "y": "label"}), refused(OptionsError)),
     row("class names without a label", {}, examples(x(1), class_names=["a"]), refused(InputError)),
-    row("options of images without images", {}, examples(x(1), resize="9x9"), refused(OptionsError, None,
+    row("options of images without images", {}, examples(x(1), resize="9x9"), refused(OptionsError,
         "images")),
 ]  # fmt: skip
 
@@ -218,14 +218,14 @@ PICTURES = [
     row("deep pixels of colors are numbers", {}, examples(lambda: [{"x": np.repeat(DEEP, 3, 2)}]),
         stored(numbered({"x": np.repeat(DEEP, 3, 2)}), features={"x": "raw uint16 8 9 3"})),
     row("deep pixels of colors as an image", {}, examples(lambda: [{"x": np.repeat(DEEP, 3, 2)}],
-        IMAGE), refused(InputError, None, "0000000000", "'x'")),
+        IMAGE), refused(InputError, "0000000000", "'x'")),
     row("a picture that cannot be encoded", {}, examples(lambda: [{"x": Image.new("HSV", (4, 4))}], IMAGE),
-        refused(InputError, None, "0000000000", "'x'")),
-    row("a mask that nobody declared", {}, examples(lambda: MASKED), refused(InputError, None, "'mask'")),
+        refused(InputError, "0000000000", "'x'")),
+    row("a mask that nobody declared", {}, examples(lambda: MASKED), refused(InputError, "'mask'")),
     row("a mask that is an image", {}, examples(lambda: MASKED, {"mask": "image"}), stored(numbered({
         "image": 1, "mask": pixels(1, 1) % 7}), conversions={"known by content": 2})),
     row("masks of unchecked images", {}, examples(lambda: MASKED, {"mask": "mask"}, check="none"),
-        refused(OptionsError, None, "mask")),
+        refused(OptionsError, "mask")),
     row("a mask of another size", {}, examples(lambda: [{"image": png(n), "m": pixels(1, 1)} for n in (1,
         1, 2)], {"m": "mask"}, max_rejected=0.5), stored(numbered(*[{"image": 1, "m": pixels(1, 1)}] * 2),
         rejected={"mismatch": 1}, conversions={"known by content": 4})),

@@ -57,7 +57,7 @@ OUTSIDE = [
     row("images of COCO outside that are followed", named(lambda name, n: f"../other/{name}", "other"),
         coco("in/any.json", follow_links=True), stored({"train": objects("../other/")}, *NAMES)),
     row("images above a folder that is not called annotations", {"in/1.png": 1, "in/any/a.json":
-        of_coco("1.png")}, coco("in/any/a.json"), refused(InputError, None, "1.png", "in/any")),
+        of_coco("1.png")}, coco("in/any/a.json"), refused(InputError, "1.png", "in/any")),
     *(row(f"a linked {name}", {f"in/{name}": Link("../secret.txt"), "secret.txt": secret}, table("in"),
         refused(InputError, "outside", f"'in/{name}' is outside in")) for name, secret in (("metadata.csv",
         f"{SECRET}\n1\n"), ("metadata.jsonl", f'{{"{SECRET}": 1}}\n'))),
@@ -79,7 +79,7 @@ BOMBS = {
 READ = {"data.yaml": yolo(), "a.json": coco("in/a.json"), "m.jsonl": table("in/m.jsonl")}
 PARSED = [
     *(row(f"a bomb of {name}", {"in/images/1.png": 0, f"in/{file}": text}, READ[file], refused(InputError,
-        None, f"in/{file}")) for name, (file, text) in BOMBS.items()),
+        f"in/{file}")) for name, (file, text) in BOMBS.items()),
     row("brackets in text are not nested", {"in.jsonl": [{"x": "[" * 5000 + '"'}]}, table("in.jsonl"),
         stored(by_row(x=["[" * 5000 + '"']))),
 ]  # fmt: skip
@@ -93,4 +93,4 @@ def test_what_somebody_else_wrote_is_neither_followed_nor_believed(files, call, 
 def test_a_pipe_among_parquet_files_is_refused():
     os.mkdir("in")
     os.mkfifo("in/x.parquet")
-    check({}, table("in/*.parquet"), refused(InputError, None, "in/x.parquet", "not a regular file"))
+    check({}, table("in/*.parquet"), refused(InputError, "in/x.parquet", "not a regular file"))

@@ -35,7 +35,7 @@ def test_a_folder_removed_by_another_build_is_reported(tmp_path, monkeypatch):
         flock(descriptor, how)
 
     monkeypatch.setattr(fcntl, "flock", too_late)
-    with raises(InputError, "build-running"):
+    with raises(InputError, "another build is writing", code="build-running"):
         build(Arrays({"x": np.arange(9)}), out, log=lambda _: None)
 
 

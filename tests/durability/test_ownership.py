@@ -179,7 +179,7 @@ def test_a_folder_of_the_user_with_the_name_of_ours_is_kept(tmp_path):
     theirs = out / elsewhere.folder / elsewhere.shards[0].path.rpartition("/")[2]
     theirs.parent.mkdir()
     theirs.write_bytes(b"mine")
-    with raises(InputError, "foreign-file", path=str(theirs.parent)):
+    with raises(InputError, "was not written", str(theirs.parent), code="foreign-file"):
         built(out, seed=1, overwrite=True)
     assert [*theirs.parent.iterdir()] == [theirs]
     assert theirs.read_bytes() == b"mine"
@@ -238,12 +238,12 @@ def test_a_staged_folder_whose_record_was_torn_by_a_power_failure_is_ours(tmp_pa
         make_staged(area)
     for other in (b"mine", whole[:20] + b"mine", bytes(9) + b"x"):
         (area / "build.json").write_bytes(other)
-        with raises(InputError, "folder-not-empty", a_file=area.name):
+        with raises(InputError, "holds files", repr(area.name), code="foreign-file"):
             built(out)
     # with anything else in it, a record that is not whole proves nothing
     (area / "build.json").write_bytes(whole[:20])
     (area / "mine").touch()
-    with raises(InputError, "folder-not-empty", a_file=area.name):
+    with raises(InputError, "holds files", repr(area.name), code="foreign-file"):
         built(out)
 
 
@@ -253,6 +253,6 @@ def test_data_files_of_an_adopted_dataset_are_not_ours(tmp_path):
         shutil.copy(tmp_path / "built" / shard.path, tmp_path / "data")
     adopt(tmp_path / "data", log=quiet)
     before = snapshot(tmp_path)
-    with raises(InputError, "dataset-not-ours"):
+    with raises(InputError, "did not write; choose", code="foreign-file"):
         built(tmp_path / "data", options=prep.Options(name="data"), overwrite=True)
     assert snapshot(tmp_path) == before

@@ -39,7 +39,7 @@ def test_all_classes_have_the_same_total_weight(labeled, schema, counts, weights
 
 def test_a_split_without_labels_has_no_weights(numbered, labeled):
     for path in (numbered([4]), labeled(NAMED, {"cat": 0, "dog": 0, "eel": 0})):
-        with raises(InputError, "weights-no-labels", name="train"):
+        with raises(InputError, "has no labels, so", "'train'"):
             loader.class_weights(path)
 
 
@@ -64,5 +64,5 @@ WRONG = [
 def test_steps_of_wrong_arguments_are_refused(numbered, arguments, message):
     with pytest.raises(OptionsError, match=message):
         loader.steps_per_epoch(numbered([5, 6]), "train", *arguments)
-    with raises(InputError, "split-not-shown", split="test"):
+    with raises(InputError, "has no split", "'test'", code="split-unknown"):
         loader.steps_per_epoch(numbered([5, 6]), "test", 2)

@@ -122,17 +122,17 @@ def test_two_processes_make_one_copy_and_a_killed_process_leaves_nothing(program
 
 def test_a_cache_that_cannot_be_written_ends_the_load(dataset, tmp_path, monkeypatch):
     (tmp_path / "file").touch()
-    with raises(InputError, "cache-unusable"):
+    with raises(InputError, "cache= cannot"):
         loader.load(dataset, batch_size=50, cache=f"disk:{tmp_path / 'file'}")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
     try:
-        with raises(InputError, "cache-unusable"):
+        with raises(InputError, "cache= cannot"):
             loader.load(dataset, batch_size=50, cache=f"disk:{tmp_path / 'near'}")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert not copies(tmp_path / "near")
     usage = shutil.disk_usage(tmp_path)._replace(free=1 << 20)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
-    with raises(InputError, "cache-disk-full", num_missing=3):
+    with raises(InputError, "is free", "3 shards", code="disk-full"):
         loader.load(dataset, batch_size=50, cache=f"disk:{tmp_path / 'near'}")

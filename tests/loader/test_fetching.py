@@ -178,7 +178,7 @@ def test_a_killed_reader_leaves_a_sound_cache_and_others_use_it(programs, datase
 
 
 def test_what_a_cache_cannot_do_is_refused(dataset, tmp_path):
-    with raises(InputError, "cache-parent-missing"):
+    with raises(InputError, "does not exist; create"):
         batches(dataset, cache=f"disk:{tmp_path}/no/such/folder, 5MB")
-    with raises(OptionsError, "needs-local-shards"):
+    with raises(OptionsError, "must be on a local disk", code="cache-needed"):
         batches(dataset, shuffle=loader.Shuffle(how="full"), cache=f"disk:{tmp_path}, 20MB")

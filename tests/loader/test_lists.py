@@ -127,5 +127,5 @@ def test_classes_choose_the_examples_that_have_one(listed, read):
             int(number[0]) for (number,) in read(listed, batch_size=1, select=("number",), classes=classes)
         ]
         assert found == [number for number in range(COUNT) if wanted & {*lists_of(number)["tags"]}]
-    with raises(OptionsError, "classes-no-label"):
+    with raises(OptionsError, "classes= requires"):
         read(listed, batch_size=1, classes={"cat": 1, "dog": 1})

@@ -58,7 +58,7 @@ def test_compressed_shards_and_examples_without_keys_have_receipts(write_dataset
     assert [each.key for each in found] == [f"a/{each.number}".encode() for each in found]
     assert when(path, batch_size=4, examples=[each.key for each in found], shuffle=Shuffle()) == found
     assert which(numbered(SIZES), batch_size=4, step=0)[0] == Occurrence(0, 0, 0, 0, 0, None)
-    with raises(InputError, "records-no-keys"):
+    with raises(InputError, "have no keys; use"):
         when(numbered(SIZES), batch_size=4, examples=[b"3"])
 
 
@@ -73,7 +73,7 @@ def test_wrong_arguments_are_named(data):
         (when, {"examples": [1], "epochs": 0}, "epochs"),
         (when, {"examples": [1], "epochs": range(-1, 3)}, "epochs"),
     ]:
-        with raises(OptionsError, "option-invalid", name=name):
+        with raises(OptionsError, f"{name}="):
             function(data, **{"batch_size": 9, **options})
     with pytest.raises(InputError, match="no example with the key 'b/1'"):
         when(data, batch_size=8, examples=["a/1", "b/1"])

@@ -19,7 +19,7 @@ import pytest
 import tensorflow as tf
 
 from tests.campaigns import SEED
-from tests.errors import fault, raises
+from tests.errors import raises
 from tests.storage import conftest
 from tests.tables import mostly_nightly
 from tfshards import loader
@@ -172,7 +172,7 @@ def test_the_newest_sound_file_is_taken_and_damaged_ones_are_named(numbered, run
     assert len(saved_in(folder)) == 2
     for path in saved_in(folder):
         DAMAGES[damage](path)
-    with raises(InputError, "checkpoints-unreadable"):
+    with raises(InputError, "no file that can be read", code="checkpoints-unreadable"):
         loader.Resume(folder)
 
 
@@ -215,14 +215,14 @@ def test_files_may_be_in_a_bucket(numbered, runs, bucket):
 
 
 MISTAKES = [
-    ({"steps_per_epoch": 3}, fault("resume-steps-per-epoch", params=3, steps=6)),
-    ({"load_epochs": 2, "epochs": 5}, fault("resume-epochs", params=5, epochs=2)),
+    ({"steps_per_epoch": 3}, ("steps per epoch", "3 steps", "has 6")),
+    ({"load_epochs": 2, "epochs": 5}, ("exceeds load(epochs=", "epochs=5", "epochs=2")),
     (
         {"model": lambda: model_of(steps_per_execution=4)},
-        fault("resume-steps-per-execution", at_once=4, steps=6),
+        ("must divide", "steps_per_execution=4", "6 steps"),
     ),
-    ({"initial_epoch": 1, "epochs": 2}, fault("resume-initial-epoch", epoch=1, epoch2=0)),
-    ({"model": lambda: model_of(built=False)}, "resume-no-weights"),
+    ({"initial_epoch": 1, "epochs": 2}, ("fit starts at", "epoch 1", "epoch 0")),
+    ({"model": lambda: model_of(built=False)}, "the model has"),
 ]
 
 
@@ -237,16 +237,16 @@ def test_fit_raises_if_it_does_not_match_the_position(numbered, tmp_path, option
 def test_a_dataset_can_be_used_for_only_one_fit(numbered, tmp_path):
     model = model_of()
     resume, train = fit(numbered, tmp_path, model)
-    with raises(OptionsError, "resume-steps-taken"):
+    with raises(OptionsError, "steps were taken"):
         fit(numbered, tmp_path, model, epochs=2, resume=resume, train=train)
     assert (resume.progress.epoch, resume.progress.step) == (1, 0)
-    with raises(OptionsError, "option-invalid", name="every", found=0):
+    with raises(OptionsError, "every=0 must be"):
         loader.Resume(tmp_path, every=0)
 
 
 def test_a_file_of_a_different_model_is_rejected(numbered, tmp_path):
     fit(numbered, tmp_path)
-    with raises(OptionsError, "resume-model"):
+    with raises(OptionsError, "does not match this"):
         fit(numbered, tmp_path, model_of(units=3), epochs=2)
 
 
@@ -279,7 +279,7 @@ def test_a_legacy_optimizer_is_rejected(numbered, tmp_path):
     tf_keras = pytest.importorskip("tf_keras")
     model = tf_keras.Sequential([tf_keras.Input([1]), tf_keras.layers.Dense(1)])
     model.compile(tf_keras.optimizers.legacy.SGD(), "mse")
-    with raises(OptionsError, "resume-optimizer"):
+    with raises(OptionsError, "has no build"):
         fit(numbered, tmp_path, model)
 
 
@@ -287,5 +287,5 @@ def test_one_of_several_processes_of_jax_is_rejected(numbered, tmp_path, monkeyp
     model = model_of()
     model.jax_state_sync = lambda: None
     monkeypatch.setitem(sys.modules, "jax", SimpleNamespace(process_count=lambda: 2))
-    with raises(OptionsError, "resume-hosts"):
+    with raises(OptionsError, "Resume works"):
         fit(numbered, tmp_path, model)

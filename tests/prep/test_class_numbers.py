@@ -59,7 +59,7 @@ def test_appended_annotations_are_translated_by_name(kind, made, quiet_build, tm
     append([str(other), str(tmp_path / "b")], out, **QUIET)
     assert classes(out, "objects/category") == {"a.png": ["cat", "dog"], "b.png": ["dog", "cat", "dog"]}
     third = [str(made(tmp_path / "c", ["cat", "bird", "dog"], {"c.png": [1, 2]})), str(tmp_path / "c")]
-    with raises(InputError, "classes-new", classes="'bird'"):
+    with raises(InputError, "class names lack", "'bird'", code="classes-new"):
         append(third, out, **QUIET)
     append(third, out, new_classes=True, **QUIET)
     assert read_manifest(out).schema.class_names == ("cat", "dog", "bird")

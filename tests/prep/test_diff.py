@@ -114,9 +114,9 @@ def test_classes_are_compared_by_name_and_only_the_features_of_both(tmp_path):
 def test_datasets_that_cannot_be_compared_are_refused(origin, root, tmp_path):
     schema = Schema((Feature("x", "int", "int64"),))
     write_dataset(tmp_path / "keyless", schema, {"train": [[{"x": 1}]]})
-    with raises(InputError, "no-keys"):
+    with raises(InputError, "have no keys"):
         diff(origin, tmp_path / "keyless")
-    with raises(InputError, "path-missing"):
+    with raises(InputError, "does not exist"):
         diff(origin, tmp_path / "none")
     keyed = Schema((*schema.features, Feature("key", "bytes", "bytes")))
     write_dataset(tmp_path / "sound", keyed, {"train": [[{"x": 1, "key": b"a"}]]})

@@ -49,7 +49,7 @@ def test_a_generation_that_lacks_a_shard_is_not_restored(out):
     last = generations(out)[-1].folder
     manifest = json.loads((out / last / "dataset.json").read_bytes())
     (out / manifest["splits"]["train"]["shards"][1]["path"]).unlink()
-    with raises(InputError, "generation-damaged", build_id=last):
+    with raises(InputError, "is damaged and", str(last)):
         restore(out, last, log=quiet)
     # the generation after it has the same shard
     assert [one.num_damaged for one in generations(out)] == [0, 0, 0, 1, 1]
@@ -85,7 +85,7 @@ def test_what_prune_has_left_of_a_build_is_never_written_again(tmp_path):
     made = remove(out, ["00.bmp"], log=quiet)
     prune(out)
     # of the same plan, since only the content differs
-    with raises(BuildError, "too-many-rejected"):
+    with raises(BuildError, "rejected (", code="too-many-rejected"):
         built(out, bitmaps(tmp_path / "photos", 2, broken=3), shards=4, overwrite=True)
     assert read_manifest(out) == made
     assert verify(out, deep=True)
@@ -111,7 +111,7 @@ def test_a_build_does_not_undo_a_restore(tmp_path, quiet_build):
     second = quiet_build(photos, out, shards=2, overwrite=True)
     assert second.folder != first.folder
     restore(out, first.folder, log=quiet)
-    with raises(InputError, "dataset-of-other-inputs"):
+    with raises(InputError, "holds a dataset with", code="dataset-differs"):
         quiet_build(photos, out, shards=2)
     assert read_manifest(out) == first
     assert quiet_build(photos, out, shards=2, overwrite=True) == second
@@ -122,7 +122,7 @@ def test_generations_without_a_pointer_are_not_replaced_by_a_build(tmp_path):
     built(out)
     edited = remove(out, ["3"], log=quiet)
     (out / "dataset.json").unlink()
-    with raises(InputError, "pointer-missing"):
+    with raises(InputError, "has no dataset.json"):
         built(out)
     assert restore(out, edited.folder, log=quiet) == edited
 
@@ -132,7 +132,7 @@ def test_the_folder_of_a_build_is_no_dataset(use, tmp_path, contents):
     out = tmp_path / "data"
     manifest = built(out)
     before = contents(out)
-    with raises(InputError, "dataset-is-build", dataset=str(out)):
+    with raises(InputError, "is the folder", str(out)):
         use(out / manifest.folder)
     assert contents(out) == before
 

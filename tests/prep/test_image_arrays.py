@@ -122,7 +122,7 @@ def test_gray_is_repeated_for_color(build):
     (batch,) = loader.load(out, "train", batch_size=7, image=image, shuffle=None)
     gray = next(iter(loader.load(out, "train", batch_size=7, image=loader.Image(size=(6, 6)), shuffle=None)))
     np.testing.assert_array_equal(batch["x"], np.repeat(gray["x"], 3, axis=3))
-    with raises(OptionsError, "option-invalid", name="Image.channels", found=4):
+    with raises(OptionsError, "Image.channels=4 must be"):
         loader.load(out, "train", batch_size=7, image=loader.Image(channels=4))
 
 
@@ -134,7 +134,7 @@ def test_ambiguous_arrays_are_named_and_masks_do_not_stay_behind_in_silence(buil
     assert "roles={'NAME': 'image'}" in line
     with pytest.raises(OptionsError, match="the arrays left, right may be images: name them"):
         loader.load(out, "train", batch_size=7, image=loader.Image(size=(6, 6)))
-    with raises(OptionsError, "option-invalid", name="image"):
+    with raises(OptionsError, "image="):
         loader.load(out, "train", batch_size=7, image=loader.Image(), select=("key",))
     named = {"left": loader.Image(size=(6, 6), seed=1, flip="horizontal")}
     message = "'right' is delivered as stored, but 'left', which has the same sides"

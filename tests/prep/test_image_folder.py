@@ -44,12 +44,12 @@ def a_pipe(path: Path) -> None:
     os.mkfifo(path)
 
 
-CHANGES = [(change, "changed-file") for change in (longer, newer, a_pipe)]
+CHANGES = [(change, "changed after the build listed it") for change in (longer, newer, a_pipe)]
 
 
-@pytest.mark.parametrize(("change", "code"), [*CHANGES, (Path.unlink, "unreadable")])
+@pytest.mark.parametrize(("change", "fault"), [*CHANGES, (Path.unlink, "cannot be read")])
 def test_a_file_that_changes_after_it_was_listed_ends_the_build(
-    change, code, small_folder, tmp_path, quiet_build
+    change, fault, small_folder, tmp_path, quiet_build
 ):
     class Changing(ImageFolder):
         def stage(self, folder, **given):
@@ -57,7 +57,7 @@ def test_a_file_that_changes_after_it_was_listed_ends_the_build(
             change(small_folder / "cat" / "00.png")
             return found
 
-    with raises(InputError, code, path=str(small_folder / "cat" / "00.png")):
+    with raises(InputError, fault, str(small_folder / "cat" / "00.png")):
         quiet_build(Changing(small_folder), tmp_path / "out", engine="local")
     assert not (tmp_path / "out" / "dataset.json").exists()
 

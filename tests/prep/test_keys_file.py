@@ -39,4 +39,4 @@ def test_a_line_with_a_quotation_mark_that_is_no_json_string_is_an_error(tmp_pat
     monkeypatch.chdir(tmp_path)
     write_dataset(tmp_path / "d", SCHEMA, {"train": [[{"key": b"a"}]]})
     (tmp_path / "keys").write_bytes(b"a\n" + line)
-    refused(["remove", "d", "--keys", "keys"], "2", status=1, code="keys-line")
+    refused(["remove", "d", "--keys", "keys"], "2", status=1, code="input")

@@ -101,7 +101,7 @@ def test_an_edited_file_of_the_same_size_is_noticed_by_its_time(bitmaps, out, re
     old = records(out)
     edit(bitmaps / "cat" / "04.bmp")
     touch(bitmaps / "cat" / "06.bmp")
-    with raises(InputError, "dataset-of-other-inputs"):
+    with raises(InputError, "holds a dataset with", code="dataset-differs"):
         rebuild(shards=4)
     after = rebuild(shards=4, overwrite=True)
     assert after.build_id != before.build_id
@@ -121,7 +121,7 @@ def test_an_edit_that_keeps_size_and_time_is_found_only_by_checksum(bitmaps, reb
     before, times = edited.read_bytes(), edited.stat()
     edit(edited, keep_time=True)
     assert rebuild() == manifest
-    with raises(InputError, "dataset-of-other-inputs"):
+    with raises(InputError, "holds a dataset with", code="dataset-differs"):
         rebuild(checksum=True)
     # nor does it trust what it has written itself
     after = edited.read_bytes()
@@ -145,7 +145,7 @@ def test_rejected_inputs_are_compared_as_well(bitmaps, rebuild):
     (bitmaps / "cat" / "bad.bmp").write_bytes(b"NO IMAGE")
     edit(bitmaps / "dog" / "twice.bmp")
     os.utime(bitmaps / "dog" / "twice.bmp", ns=(LATER + 1, LATER + 1))
-    with raises(InputError, "dataset-of-other-inputs"):
+    with raises(InputError, "holds a dataset with", code="dataset-differs"):
         rebuild(**options)
 
 
@@ -154,7 +154,7 @@ def stopped(bitmaps, out, rebuild, log) -> Path:
     """A build that ended before its commit, since three rejected inputs were too many."""
     for name in ("cat/x1.bmp", "cat/x2.bmp", "dog/x3.bmp"):
         (bitmaps / name).write_bytes(b"no image")
-    with raises(BuildError, "too-many-rejected"):
+    with raises(BuildError, "rejected (", code="too-many-rejected"):
         rebuild(shards=4, options=Options(max_rejected=0))
     log.clear()
     return out

@@ -52,7 +52,7 @@ def test_each_new_shard_holds_examples_of_each_dataset_in_proportion(three, tmp_
 def test_compressed_and_plain_shards_are_merged_by_writing_new_ones(three, tmp_path):
     reshard(three[1], tmp_path / "two", options=ShardOptions(compression="gzip"), log=quiet)
     roots = [three[0], tmp_path / "two"]
-    with raises(InputError, "merge-compressions-differ", compression="none", compression2="gzip"):
+    with raises(InputError, "has compression", "'none'", "'gzip'"):
         merge(roots, tmp_path / "out", log=quiet)
     made = merge(roots, tmp_path / "out", options=ShardOptions(compression="none"), log=quiet)
     assert (made.compression, len(made.splits["train"].shards), made.num_examples) == ("none", 6, 81)
@@ -75,11 +75,11 @@ def test_datasets_that_do_not_fit_are_refused(three, tmp_path):
     (photos / "dog").rename(photos / "owl")
     build_quietly(ImageFolder(photos), tmp_path / "owls", shards=1, options=ANY)
     # a key that is only rejected in both
-    with raises(InputError, "keys-overlap", key="cat/two.png"):
+    with raises(InputError, "the key", "'cat/two.png'"):
         merge([three[1], tmp_path / "same"], tmp_path / "out", log=quiet)
-    with raises(InputError, "schemas-differ"):
+    with raises(InputError, "must have the same features"):
         merge([three[0], tmp_path / "owls"], tmp_path / "out", log=quiet)
-    with raises(InputError, "as-splits-several", split="val"):
+    with raises(InputError, "give datasets", "'val'"):
         merge({"train": three[2], "val": three[0]}, tmp_path / "out", log=quiet)
     for sources in ({"a b": "a", "test": "b"}, {5: "a", "test": "b"}, {"train": None, "test": "b"}, ["a", 3]):
         with pytest.raises(OptionsError):
@@ -94,7 +94,8 @@ def test_a_damaged_file_is_named(damaged, asked, three, tmp_path):
     path = flip(damaged(other), -1)
     with pytest.raises((BuildError, InputError), match=re.escape(path.name)) as caught:
         merge([three[2], other], tmp_path / "out", **asked, log=quiet)
-    assert (caught.value.code == "shard-damaged") == (asked != {} and damaged is first_shard)
+    assert caught.value.code == "shard-damaged"
+    assert isinstance(caught.value, BuildError) == (asked != {} and damaged is first_shard)
     assert not (tmp_path / "out" / "dataset.json").exists()
 
 
@@ -134,6 +135,6 @@ def test_new_rows_of_merged_splits_are_refused(tmp_path):
     reshard(tmp_path / "out", tmp_path / "again", shards=2, log=quiet)
     for root in (tmp_path / "out", tmp_path / "again"):
         before = read_manifest(root)
-        with raises(InputError, "rows-renumbered"):
+        with raises(InputError, "consist of the"):
             append(Arrays({"x": np.arange(5)}), root, engine="local", log=quiet)
         assert read_manifest(root) == before

@@ -23,7 +23,7 @@ def test_classes_without_names_are_numbers(tmp_path):
     numbers.write_text('{"key": "3", "label": 2}\n{"key": "7", "label": 2}\n')
     # the same labels change nothing more
     assert relabel(root, numbers, log=quiet) == made
-    with raises(InputError, "class-unknown", unknown="9"):
+    with raises(InputError, "does not have the class", "'9'"):
         relabel(root, {"3": 9}, log=quiet)
     made = relabel(root, {"3": 9, "4": -5}, new_classes=True, log=quiet)
     assert [*made.splits["train"].label_counts] == ["-5", "0", "1", "2", "9"]
@@ -66,12 +66,12 @@ def test_what_holds_no_labels_is_refused(root, tmp_path):
         with pytest.raises(InputError, match=name):
             relabel(root, tmp_path / name, log=quiet)
     for wrong in ({}, {"a": 1.5}, {"a": True}, {3: "a"}):
-        with raises(OptionsError, "labels-mapping" if wrong else "labels-none"):
+        with raises(OptionsError, "labels= must" if wrong else "labels= is empty"):
             relabel(root, wrong, log=quiet)
     (tmp_path / "l.txt").touch()
     with pytest.raises(OptionsError, match=r"\.csv"):
         relabel(root, tmp_path / "l.txt", log=quiet)
-    with raises(InputError, "keys-unknown", some="1 of 2 keys", keys="'cat/nobody.png'"):
+    with raises(InputError, "correct these keys", "1 of 2 keys", "'cat/nobody.png'", code="key-unknown"):
         relabel(root, {"cat/000.png": "dog", "cat/nobody.png": "dog"}, log=quiet)
 
 

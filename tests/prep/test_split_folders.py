@@ -41,7 +41,7 @@ def test_images_without_classes_are_appended_to_their_split_alone(image_folder, 
     assert [kind for kind in kinds if kind in ("leak", "conflict")] == ["leak"]
     assert "label: -1 (no class)" in run(["show", out, "test/a.png"]).out
     wrong = image_folder({"train/9.png": 30, "test/d.png": 31}, name="wrong")
-    with raises(InputError, "append-without-class", split="train", keys="train/9.png"):
+    with raises(InputError, "has classes", "'train'", "'train/9.png'"):
         append(wrong, out, log=lambda _: None, engine="local")
     more = image_folder({"train/cat/9.png": 30, "test/d.png": 31}, name="more")
     grown = append(more, out, log=lambda _: None, engine="local")

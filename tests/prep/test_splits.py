@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections import Counter
 from fractions import Fraction
 
@@ -74,7 +75,7 @@ def test_each_class_has_its_sizes_and_each_key_is_where_the_cuts_say(pairs, rati
         strata.setdefault(str(kind) if stratify else "all", []).append(number)
     expected = {stratum: largest_remainder(len(rows), ratios) for stratum, rows in strata.items()}
     if recorded is None:
-        assert names.code == "split-empty"
+        assert "would be empty" in str(names)
         assert not all(sum(expected.values(), Counter())[name] for name in ratios)
         return
     assert (recorded["splits"], recorded["seed"]) == ([*ratios], seed)
@@ -116,9 +117,9 @@ def limit(pairs, ratios):
 def test_a_group_is_in_one_split_and_classes_are_as_even_as_promised(pairs, ratios, seed, stratify):
     names, recorded = divide(pairs, ratios, seed, stratify=stratify, group_by="group")
     if recorded is None:
-        assert names.code == "split-empty"
+        assert "would be empty" in str(names)
         # what an empty split lacks of each class and of all examples
-        lacking = 2 * len(pairs) * ratios[names.values["name"]] ** 2
+        lacking = 2 * len(pairs) * ratios[re.search("split '(.*)' would", str(names))[1]] ** 2
         assert not stratify or lacking <= limit(pairs, ratios)
         return
     chosen = {str(group): name for (group, _), name in zip(pairs, names, strict=True)}
@@ -167,7 +168,7 @@ def test_membership_of_classes_and_groups_never_changes_between_releases():
         shares = parts[number % len(parts)]
         wanted = {f"s{index}": Fraction(part, sum(shares)) for index, part in enumerate(shares)}
         found = divide(pairs, wanted, number, stratify=True, group_by="group")
-        results.append(json.dumps(found[1]) if found[1] else found[0].code)
+        results.append(json.dumps(found[1]) if found[1] else "split-empty")
     digest = hashlib.sha256("\n".join(results).encode()).hexdigest()
     assert digest == "72d47519e7136c215aa71a933af97dce88e3e5b5810973706ce67d8e2887958b"
 

@@ -200,7 +200,7 @@ def test_another_dataset_is_replaced_only_on_demand(photos, tmp_path):
     changed = [(key, {**features, "label": "cat"}) for key, features in photos[1:2]]
     others = [photos[0], *changed, *photos[2:]]
     for elements, how in ((photos[1:], "1 missing, such as 'cat/00.png'"), (others, "other inputs")):
-        with raises(InputError, "dataset-differs") as error:
+        with raises(InputError, "holds a dataset", code="dataset-differs") as error:
             in_steps(elements, prep.WriteShards(out, shards=4))
         assert how in str(error.value)
     assert read_manifest(out).build_id == first
@@ -219,7 +219,7 @@ def test_a_dataset_of_a_pipeline_is_appended_to(photos, tmp_path):
         assert appended.num_examples == count
         assert set(shards) <= set(appended.shards)
     assert prep.verify(out, deep=True)
-    with raises(InputError, "dataset-differs"):
+    with raises(InputError, "holds a dataset", code="dataset-differs"):
         in_steps(photos, prep.WriteShards(out, shards=4))
 
 

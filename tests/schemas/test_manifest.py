@@ -446,7 +446,7 @@ def test_the_id_of_the_content_depends_on_it_and_on_nothing_else():
 
 def test_a_folder_is_no_manifest(tmp_path):
     (tmp_path / "dataset.json").mkdir()
-    with raises(InputError, "dataset-unreadable"):
+    with raises(InputError, "cannot be read"):
         read_manifest(tmp_path)
 
 

@@ -88,11 +88,11 @@ def test_google_without_credentials_is_reported(monkeypatch, tmp_path):
 # the URL, and what is unset or set in the environment
 ACCOUNT = ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_USE_EMULATOR", "AZURITE_BLOB_STORAGE_URL")
 UNUSABLE = [
-    ("az://photos-without-account/x", dict.fromkeys(ACCOUNT), "store-unusable"),
-    ("s3://without-secret/x", {"AWS_SECRET_ACCESS_KEY": None}, "s3-half-credentials"),
-    ("s3://without-secret/x", {"AWS_SECRET_ACCESS_KEY": ""}, "s3-half-credentials"),
+    ("az://photos-without-account/x", dict.fromkeys(ACCOUNT), "cannot be used"),
+    ("s3://without-secret/x", {"AWS_SECRET_ACCESS_KEY": None}, "AWS_ACCESS_KEY_ID is"),
+    ("s3://without-secret/x", {"AWS_SECRET_ACCESS_KEY": ""}, "AWS_ACCESS_KEY_ID is"),
     # without boto3 only the environment has credentials
-    ("s3://without-boto3/x", {"AWS_ACCESS_KEY_ID": None, "boto3": None}, "store-unusable"),
+    ("s3://without-boto3/x", {"AWS_ACCESS_KEY_ID": None, "boto3": None}, "cannot be used"),
 ]
 
 

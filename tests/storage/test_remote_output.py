@@ -176,7 +176,7 @@ def test_a_shard_that_another_run_replaced_is_not_committed(bucket, small_folder
 
     with monkeypatch.context() as patch:
         patch.setattr(commit, "finish", late)
-        with raises(BuildError, "shard-replaced"):
+        with raises(BuildError, "another run of the same build", code="build-overtaken"):
             quiet_build(source, out, shards=2)
     assert "dataset.json" not in {path.name for path, _ in any_path(out).walk()}
     assert quiet_build(source, out, shards=2) == whole
@@ -185,7 +185,7 @@ def test_a_shard_that_another_run_replaced_is_not_committed(bucket, small_folder
 
 def test_a_shard_that_no_worker_has_written_is_reported(bucket, small_folder, monkeypatch, quiet_build):
     monkeypatch.setattr(local, "run", lambda *_, **__: None)
-    with raises(BuildError, "shard-unfinished", where="shard 0 of split 'train'"):
+    with raises(BuildError, "the pipeline ended", "shard 0 of split 'train'"):
         quiet_build(ImageFolder(small_folder), f"{bucket.url}/data", shards=2)
 
 

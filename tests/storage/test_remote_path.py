@@ -42,9 +42,9 @@ def fill(root) -> None:
 
 
 URLS = {
-    "url-scheme-unknown": ["hdfs://host/x", "file:///x", "https://user:pw@host/x"],
-    "url-one-slash": ["s3:bucket/x"],
-    "url-invalid": [
+    "and local paths": ["hdfs://host/x", "file:///x", "https://user:pw@host/x"],
+    "and the bucket": ["s3:bucket/x"],
+    "BUCKET/FOLDER, without": [
         *("s3://", "s3:///bucket/x", "s3:/bucket/x", "s3://user:pw@bucket/x", "s3://user:p/pw@bucket/x"),
         *("s3://user:pw", "gs://user@bucket/x", "s3://bucket:80/x", "s3://bucket/a//b", "s3://bucket//a"),
         *("s3://bucket/a//", "s3://bucket/a/../b"),
@@ -200,7 +200,7 @@ def test_errors_are_those_of_files(folder, bucket, monkeypatch):
         (folder / "x").read_bytes()
     with pytest.raises(FileNotFoundError, match="there is no such bucket"):
         any_path("s3://no-such-bucket/x").read_bytes()
-    with raises(InputError, "s3-no-credentials"):
+    with raises(InputError, "there are no credentials", code="no-credentials"):
         _without_credentials(monkeypatch).read_bytes()
 
 

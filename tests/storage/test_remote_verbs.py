@@ -90,9 +90,9 @@ def test_a_bucket_without_a_dataset_is_explained(bucket):
         with pytest.raises(InputError, match=rf"^{url}.* {message}$"):
             prep.verify(url)
     any_path(f"{bucket.url}/photos/x.txt").write_bytes(b"1")
-    with raises(InputError, "dataset-missing", manifest="dataset.json"):
+    with raises(InputError, "is not a dataset", "dataset.json", code="dataset-missing"):
         prep.verify(f"{bucket.url}/photos")
-    with raises(InputError, "dataset-no-folder", manifest="dataset.json"):
+    with raises(InputError, "is a file; name", "dataset.json"):
         prep.verify(f"{bucket.url}/photos/x.txt")
 
 
@@ -116,7 +116,7 @@ def test_files_in_a_bucket_are_adopted_as_on_a_disk(tmp_path, bucket, upload, mo
     assert "up to date" in log[-1]
     # a folder of indexes of somebody else
     (folder / "index" / "build.json").write_text("{}")
-    with raises(InputError, "foreign-file", path=f"{bucket.url}/foreign/index"):
+    with raises(InputError, "was not written", f"{bucket.url}/foreign/index", code="foreign-file"):
         prep.adopt(upload(folder, "foreign"), log=log.append)
     # another process adopts the files while this one reads them
     scan_shard = adopted_files.scan_shard
