@@ -139,7 +139,7 @@ class FormatError(TfshardsError, ValueError):
     """A file of a dataset violates the format; ``problems`` holds every fault found, not only the first."""
 
     def __init__(self, subject: str, problems: Sequence[Problem]) -> None:
-        super().__init__("format", subject=subject, problems=problems)
+        super().__init__(f"{subject}: {counted(len(problems), 'problem')}", code="format")
         self.subject = subject
         self.problems: tuple[Problem, ...] = tuple(problems)
         self.max_listed = MAX_LISTED

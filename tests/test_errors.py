@@ -1,73 +1,50 @@
-"""Errors have codes and values; texts.json of each room has one text for each code."""
+"""Errors have texts, and codes where a program can act on them; both pass between processes."""
 
-import ast
-import json
 import pickle
-import string
+import re
 from pathlib import Path
 
 import pytest
 
-from tfshards.schemas import BuildError, FormatError, OptionsError, Problem
-from tfshards.schemas.errors import texts
+from tests.errors import raises
+from tfshards.prep.records.frames import RecordError
+from tfshards.schemas import BuildError, FormatError, InputError, OptionsError, Problem
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("schemas", "prep", "loader")
-# Their constructors have parameters of their own, and name the code themselves.
-OF_CLASSES = {"format", "record-damaged", "usage"}
-CLASSES = {"InputError", "OptionsError", "BuildError", "TfshardsError"}
+MOST_CODES = 60
 
 
-def raised():
-    """Yield where an error is made, its code, the names of its values."""
-    for folder in (*ROOMS, "src"):
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text())):
-                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in CLASSES:
-                    yield f"{path.relative_to(ROOT)}:{node.lineno}", node
+def test_the_reference_lists_the_codes_that_are_raised():
+    rooms = ("schemas", "prep", "loader", "src")
+    source = "".join(path.read_text() for room in rooms for path in (ROOT / room).rglob("*.py"))
+    raised = {*re.findall(r'\bcode="([a-z-]+)"', source)}
+    table = (ROOT / "docs/reference.md").read_text().partition("\n| code | ")[2].partition("\n\n")[0]
+    listed = re.findall(r"^\| `([a-z-]+)` \|", table, re.M)
+    assert listed == sorted(listed)
+    assert raised <= {*listed}
+    assert [code for code in listed if f'"{code}"' not in source] == []
+    assert len(listed) <= MOST_CODES
 
 
-def names_in(text):
-    return {name.split(".")[0] for _, name, _, _ in string.Formatter().parse(text) if name}
+ERRORS = [
+    OptionsError("shards=0 must be at least 1"),
+    BuildError("2 of 3 inputs are rejected", "  'a'", code="too-many-rejected"),
+    FormatError("x.json", [Problem("a", "is wrong")]),
+    RecordError(Path("x"), 3, 88, "the checksum does not match"),
+]
 
 
-def test_every_error_has_a_code_of_the_table_and_its_values():
-    wrong, used = [], set(OF_CLASSES)
-    for where, call in raised():
-        # a text at the raise is no code
-        if isinstance(call.args[0], (ast.Name, ast.JoinedStr)):
-            continue
-        codes = [node.value for node in ast.walk(call.args[0]) if isinstance(node, ast.Constant)]
-        for code in [code for code in codes if " " not in str(code)]:
-            used.add(code)
-            given = {keyword.arg for keyword in call.keywords}
-            if given != names_in(texts().get(code, "{missing}")):
-                wrong.append(f"{where}: {code} has {sorted(given)}, its text {texts().get(code)}")
-    assert wrong == []
-    assert {code for code in texts() if code not in used and not is_named(code)} == set()
-
-
-def is_named(code):
-    """Return whether a code stands in the source in another place than the call."""
-    return any(f'"{code}"' in path.read_text() for room in ROOMS for path in (ROOT / room).rglob("*.py"))
-
-
-@pytest.mark.parametrize("room", ROOMS)
-def test_the_table_of_a_room_is_sorted_and_no_code_is_in_two(room):
-    table = json.loads((ROOT / room / "texts.json").read_text())
-    assert [*table] == sorted(table)
-    others = [json.loads((ROOT / other / "texts.json").read_text()) for other in ROOMS if other != room]
-    assert not set(table) & set().union(*others)
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        OptionsError("size-invalid", name="shard_size", text="1XB"),
-        BuildError("build-failed", "more", text="why"),
-        FormatError("x.json", [Problem("a", "is wrong")]),
-    ],
-)
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 def test_errors_pass_between_processes(error):
     again = pickle.loads(pickle.dumps(error))
     assert (type(again), str(again), again.code) == (type(error), str(error), error.code)
+
+
+def test_what_a_file_name_holds_is_printed_on_one_line():
+    with raises(InputError, r"a\nb\x1b: is empty" + "\n  1 line"):
+        raise InputError("a\nb\x1b: is empty", "  1 line")
+
+
+def test_beam_makes_an_error_of_the_same_class():
+    found = type(ERRORS[0])(ERRORS[0].args[0] + " [while running 'Write']", *ERRORS[0].args[1:])
+    assert str(found) == "shards=0 must be at least 1 [while running 'Write']"

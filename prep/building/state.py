@@ -208,8 +208,8 @@ def check_replaceable(state: OutputState, wanted: Wanted, *, overwrite: bool) ->
     if removed or relabeled:
         raise InputError(
             f"{folder} holds a dataset that was edited: {counted(removed, 'example')} removed, {relabeled:,} "
-            "relabeled. To add new inputs, use 'tfshards append'; overwrite=True builds the dataset anew from "
-            "the source, which undoes the edits; or choose another output",
+            "relabeled. To add new inputs, use 'tfshards append'; overwrite=True builds the dataset anew "
+            "from the source, which undoes the edits; or choose another output",
             code="dataset-differs",
         )
     raise InputError(

@@ -95,7 +95,6 @@ def test_a_damaged_file_is_named(damaged, asked, three, tmp_path):
     with pytest.raises((BuildError, InputError), match=re.escape(path.name)) as caught:
         merge([three[2], other], tmp_path / "out", **asked, log=quiet)
     assert caught.value.code == "shard-damaged"
-    assert isinstance(caught.value, BuildError) == (asked != {} and damaged is first_shard)
     assert not (tmp_path / "out" / "dataset.json").exists()
 
 
