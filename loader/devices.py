@@ -111,8 +111,7 @@ def distribute(
         lower = global_batch_size - global_batch_size % shares
         fitting = f"{lower + shares} or {lower}" if lower else lower + shares
         raise OptionsError(
-            f"global_batch_size={global_batch_size} cannot be split evenly over {shares} replicas; use "
-            f"{fitting}"
+            f"global_batch_size={global_batch_size} does not divide by {shares} replicas; use {fitting}"
         )
     if not _num_steps(whole):
         raise OptionsError(

@@ -35,10 +35,7 @@ def class_weights(path: str | os.PathLike[str], split: str | None = None) -> dic
     name = split_name(manifest, split, any_path(path))
     counts = class_numbers(manifest, name)
     if not any(counts.values()):
-        raise InputError(
-            f"split {name!r} of {path} has no labels, so its classes cannot be weighted; choose a split "
-            "with labels"
-        )
+        raise InputError(f"split {name!r} of {path} has no labels, and so no classes to be weighted")
     return even_weights(counts)
 
 

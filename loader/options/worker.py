@@ -146,10 +146,7 @@ def _cluster_task(text: str) -> tuple[int, int] | None:
 
 def _checked(variables: str, index: int, count: int) -> tuple[int, int]:
     if not 0 <= index < count:
-        raise OptionsError(
-            f"{variables} must be integers from 0 and above it; correct or unset them, or pass "
-            "loader.Worker(index, count) instead"
-        )
+        raise OptionsError(f"{variables} must be an index and a count above it; unset them, or give worker=")
     return index, count
 
 

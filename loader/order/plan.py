@@ -114,9 +114,7 @@ def check_start(start: Position, epochs: int | None, assignment: Assignment, shu
             f"use at least {start.epoch + 1}"
         )
     if start.step and start.step >= assignment.num_steps:
-        raise OptionsError(
-            f"start={start} does not exist: an epoch has {assignment.num_steps} steps, numbered from 0"
-        )
+        raise OptionsError(f"start={start} does not exist: an epoch has {assignment.num_steps} steps")
     usual, is_default = assignment.usual_lanes, shuffle is not None and shuffle.lanes is None
     if is_default and start != Position() and assignment.lanes != usual:
         raise OptionsError(
@@ -156,9 +154,7 @@ def choose_population(options: LoadOptions, source: OpenSplit) -> Population:
         return _resampled(members, classes, take, source)
     chosen = np.flatnonzero(source.having(numbers))
     if not len(chosen):
-        raise OptionsError(
-            f"{source.label} has no examples of classes={list(classes)!r}; choose classes that occur in it"
-        )
+        raise OptionsError(f"{source.label} has no examples of classes={list(classes)!r}; choose others")
     _check_take_fits(take, len(chosen), f"{source.label} with classes={list(classes)!r}")
     return Members(taken(chosen, take))
 

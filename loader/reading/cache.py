@@ -72,19 +72,13 @@ def copied_shards(source: OpenSplit, folder: Path, *, strict: bool) -> list[AnyP
 
 
 def _unusable(where: object, error: OSError) -> InputError:
-    return InputError(
-        f"cache= cannot use {where}: {error.strerror or error}; choose a folder of a local disk that you can "
-        "write to"
-    )
+    return InputError(f"cache= cannot use {where}: {error.strerror or error}; choose another folder")
 
 
 def split_folder(folder: Path, source: OpenSplit) -> Path:
     """Return the folder of a split in a cache, which only splits of the same bytes share."""
     if not folder.parent.is_dir():
-        raise InputError(
-            f"cache='disk:{folder}': {folder.parent} does not exist; create that folder, or mount its disk, "
-            "first"
-        )
+        raise InputError(f"cache='disk:{folder}': {folder.parent} does not exist; create or mount it")
     keys = "".join(f"{shard.path} {shard.digest}\n" for shard in source.split.shards)
     return folder / FOLDER / f"{source.name}-{hashlib.sha256(keys.encode()).hexdigest()[:16]}"
 

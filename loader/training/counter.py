@@ -41,10 +41,7 @@ class Counter:
             OptionsError: no dataset was loaded with ``start=`` this position.
         """
         if self._steps_per_epoch is None:
-            raise OptionsError(
-                "no dataset starts at this position: pass the progress to load(start=...), after a "
-                "checkpoint was restored"
-            )
+            raise OptionsError("no dataset starts here yet: pass the restored progress to load(start=...)")
         return self._steps_per_epoch
 
     @property

@@ -348,14 +348,9 @@ def _check_model(model: Any) -> None:  # noqa: ANN401
 
         is_one_of_several |= has_several_hosts(strategy)
     if is_one_of_several:
-        raise OptionsError(
-            "Resume works on one host; on several, save loader.Progress() in your own tf.train.Checkpoint"
-        )
+        raise OptionsError("Resume works on one host; on several, save loader.Progress() in a checkpoint")
     if not model.built or not model.variables:
-        raise OptionsError(
-            "the model has no weights yet; start it with an Input layer, or call model.build(input_shape) "
-            "before fit"
-        )
+        raise OptionsError("the model has no weights yet; call model.build(input_shape) before fit")
     if not hasattr(model.optimizer, "build"):
         raise OptionsError(
             f"{type(model.optimizer).__name__} has no build(), so its state cannot be restored before the "

@@ -116,9 +116,7 @@ def restore(dataset: str | os.PathLike[str], folder: str, *, log: Log = to_stder
         complete = {build.name: build for build in state.folders if build.is_committed}
         if folder not in complete:
             has = f"it has {listed([*complete], _SHOWN)}" if complete else "it has none"
-            raise InputError(
-                f"{output} has no generation {folder!r} to restore; {has}; see 'tfshards generations'"
-            )
+            raise InputError(f"{output} has no generation {folder!r}; {has}; see 'tfshards generations'")
         manifest = complete[folder].manifest()
         damage = file_problems(manifest, output) if manifest else [f"{MANIFEST_NAME} cannot be read"]
         if manifest is None or damage:

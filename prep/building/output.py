@@ -37,9 +37,7 @@ def output_folder(dataset: str | os.PathLike[str] | AnyPath, *inputs: AnyPath | 
     folder = any_path(dataset, "dataset")
     for location in inputs:
         if location is not None and is_inside(folder, location):
-            raise OptionsError(
-                f"the output {folder} is inside the input {location}; choose a folder outside it"
-            )
+            raise OptionsError(f"the output {folder} is inside the input {location}; choose another folder")
     return folder
 
 

@@ -199,9 +199,7 @@ def check_replaceable(state: OutputState, wanted: Wanted, *, overwrite: bool) ->
         return
     if state.is_adopted:
         # they stay as they are, and there may be no other copy
-        raise InputError(
-            f"{folder} holds records that tfshards did not write; choose another output", code="foreign-file"
-        )
+        raise InputError(f"{folder} has records of another program; use another output", code="foreign-file")
     if overwrite or wanted.is_in(manifest):
         return
     removed, relabeled = made_of(manifest).num_removed, made_of(manifest).num_relabeled

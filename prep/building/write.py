@@ -100,9 +100,7 @@ class Writer:
 
 def unfinished(split: str, index: int) -> BuildError:
     """Return the error for a shard that an engine should have written."""
-    return BuildError(
-        f"the pipeline ended without shard {index} of split {split!r}; run the same command again to resume"
-    )
+    return BuildError(f"the pipeline ended without shard {index} of split {split!r}; run it again to resume")
 
 
 def run_work(run: Callable[[Work], None], work: Work, output: AnyPath) -> None:

@@ -87,9 +87,7 @@ def append(
     origin = open_origin(dataset)
     names = origin.manifest.schema.class_names
     if new_classes and not names:
-        raise OptionsError(
-            "new_classes=True has no effect, since the classes of the dataset have no names; leave it out"
-        )
+        raise OptionsError("new_classes=True has no effect: the classes have no names; leave it out")
     given = _source_of(source, origin.manifest, follow_links=follow_links)
     origin.require_keys()
     origin.require_own()
@@ -149,8 +147,7 @@ def _source_of(given: Inputs, manifest: Manifest, *, follow_links: bool) -> Sour
             )
         if build.source not in KINDS:
             raise InputError(
-                f"the dataset {manifest.name!r} was made by {build.source}, so its manifest records no "
-                f"build options; {remedy}"
+                f"{manifest.name!r} was made by {build.source}, which records no build options; {remedy}"
             )
         recorded = Recorded(manifest.schema, build.options, follow_links)
         kind = KINDS[build.source].source
@@ -158,10 +155,7 @@ def _source_of(given: Inputs, manifest: Manifest, *, follow_links: bool) -> Sour
     first, *others = map(vars, sources)
     for other in others:
         if differing := [name for name in first if other.get(name) != first[name]]:
-            raise InputError(
-                f"the dataset {manifest.name!r} was merged from builds with different options "
-                f"({', '.join(differing)}); {remedy}"
-            )
+            raise InputError(f"the builds of {manifest.name!r} differ in {', '.join(differing)}; {remedy}")
     return sources[0]
 
 

@@ -84,9 +84,7 @@ def check_known_keys(unknown: Sequence[bytes], num_wanted: int, origin: Origin) 
     if unknown:
         some = f"{len(unknown):,} of {counted(num_wanted, 'key')}"
         keys = listed([repr(to_text(key)) for key in unknown], _SHOWN)
-        raise InputError(
-            f"{some} not in {origin.root}: {keys}; correct these keys, or leave them out", code="key-unknown"
-        )
+        raise InputError(f"{some} not in {origin.root}: {keys}; correct or omit them", code="key-unknown")
 
 
 def _derived(edit: Edit, run: Callable[[Work], None]) -> Derived:

@@ -26,10 +26,7 @@ def check_same_schema(one: Schema, one_name: str, other: Schema, other_name: str
             found = first.get(name, "missing"), second.get(name, "missing")
             if found[0] != found[1]:
                 difference = f"{what} {name} is {found[0]} in {one_name}, and {found[1]} in {other_name}"
-                raise InputError(
-                    f"{difference}; both must have the same features and class names: build one of them "
-                    "with those of the other"
-                )
+                raise InputError(f"{difference}; build one with the features and class names of the other")
 
 
 def joined(parts: Sequence[Manifest], schema: Schema) -> tuple[dict[str, Split], Totals]:

@@ -315,10 +315,7 @@ def _report_classes(new: Listing, origin: Origin) -> None:
         without = numbers[new.labels[numbers] < 0]
         if names and len(without) and splits[split].label_counts:
             key = to_text(new.keys[without[0]])
-            raise InputError(
-                f"the split {split!r} of {origin.root} has classes, but {key!r} has none; put it into a "
-                "class folder"
-            )
+            raise InputError(f"split {split!r} of {origin.root} has classes; move {key!r} to a class folder")
     held = {name for split in splits.values() for name, count in split.label_counts.items() if count}
     labels = [label for label in np.unique(new.labels).tolist() if label >= 0]
     added = [name for name in (names[label] if names else str(label) for label in labels) if name not in held]

@@ -69,9 +69,7 @@ def new_labels(labels: str | os.PathLike[str] | Mapping[str | bytes, str | int])
         for key, label in labels.items():
             is_label = isinstance(label, (str, int)) and not isinstance(label, bool)
             if not isinstance(key, (str, bytes)) or not is_label:
-                raise OptionsError(
-                    f"labels= must map keys to names or numbers of classes, not {key!r} to {label!r}"
-                )
+                raise OptionsError(f"labels= must map keys to classes, not {key!r} to {label!r}")
         if not labels:
             raise OptionsError("labels= is empty; give at least one key")
         return {to_bytes(key) if isinstance(key, str) else key: str(label) for key, label in labels.items()}
@@ -84,9 +82,7 @@ def new_labels(labels: str | os.PathLike[str] | Mapping[str | bytes, str | int])
     for name in COLUMNS:
         if name not in table.column_names:
             columns = ", ".join(map(repr, table.column_names))
-            raise InputError(
-                f"{path} has no column {name!r}; its columns are {columns}, and must be 'key' and 'label'"
-            )
+            raise InputError(f"{path} has no column {name!r}, only {columns}; it needs 'key' and 'label'")
     found: dict[bytes, str] = {}
     # keys need not be UTF-8
     read = [table[name].cast(TEXT) if is_bytes_type(table[name].type) else table[name] for name in COLUMNS]
@@ -115,9 +111,7 @@ def _text(value: object, column: str, number: int, path: AnyPath) -> str:
 def _relabeled(edit: Edit, wanted: Mapping[bytes, str], *, new_classes: bool) -> Edit | None:
     origin, manifest, old = edit.origin, edit.origin.manifest, edit.labels
     if old is None:
-        raise InputError(
-            f"{origin.root} has no scalar feature of kind 'label', so its examples have no class to change"
-        )
+        raise InputError(f"{origin.root} has no scalar feature of kind 'label', which could be changed")
     numbers_of, added = _classes(manifest, old, {*wanted.values()}, origin.root, new_classes=new_classes)
     examples = find(origin.root, manifest.shards, [*wanted])
     unknown = [key for key, number in zip(wanted, examples.tolist(), strict=True) if number < 0]

@@ -77,8 +77,6 @@ def reshard(
         name = dataset_name(folder, Options(name=options.name))
         return commit_new(derive(origin, name, is_next=False), folder, overwrite=overwrite)
     if not overwrite:
-        raise OptionsError(
-            f"the output {folder} is the input; give overwrite=True to replace it, or choose another folder"
-        )
+        raise OptionsError(f"the output {folder} is the input; give another folder, or overwrite=True")
     dataset_name(folder, Options(name=options.name or origin.manifest.name))
     return commit_next(folder, derive_next)

@@ -175,10 +175,7 @@ def open_origin(root: str | os.PathLike[str] | AnyPath, split: str = "") -> Orig
     if not split:
         return origin
     if len(splits) > 1:
-        raise InputError(
-            f"{root} has the splits {', '.join(splits)}, so it cannot become the split {split!r}; give "
-            "datasets of one split each"
-        )
+        raise InputError(f"{root} must have one split to become {split!r}, but has {', '.join(splits)}")
     return replace(origin, manifest=replace(origin.manifest, splits={split: next(iter(splits.values()))}))
 
 

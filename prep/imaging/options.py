@@ -62,9 +62,7 @@ def parse_resize(text: str) -> Resize:
     match = re.fullmatch(r"(?:(short|long)=(\d{1,6})|(\d{1,6})x(\d{1,6}))", text)
     sides = [int(side) for side in match.group(2, 3, 4) if side] if match else []
     if not match or 0 in sides:
-        raise OptionsError(
-            f"resize={text!r} must be short=PIXELS, long=PIXELS or HEIGHTxWIDTH, such as short=256 or 224x224"
-        )
+        raise OptionsError(f"resize={text!r} must be short=PIXELS, long=PIXELS or HEIGHTxWIDTH, as 224x224")
     return Resize(match[1], sides[0], sides[-1])
 
 
@@ -171,22 +169,15 @@ class ImageOptions:
             return
         longest = LONGEST.get(self.format, MAX_SIDE)
         if max(self.size.height, self.size.width) > longest:
-            raise OptionsError(
-                f"resize={self.resize!r} exceeds the longest side of a {self.format} image, {longest}; "
-                "choose a smaller size"
-            )
+            raise OptionsError(f"resize={self.resize!r} exceeds {longest}, the longest side of {self.format}")
         if self.size.height * self.size.width > self.max_pixels:
-            raise OptionsError(
-                f"resize={self.resize!r} has more pixels than max_pixels={self.max_pixels}; choose a "
-                "smaller size"
-            )
+            raise OptionsError(f"resize={self.resize!r} has more pixels than max_pixels={self.max_pixels}")
 
     def _resolve_for_training(self, side: int) -> None:
         """Set the options that ``for_training`` stands for."""
         if not _is_integer(side) or not 1 <= side <= LONGEST["jpeg"]:
             raise OptionsError(
-                f"for_training={side!r} must be the side of a crop in pixels, from 1 to "
-                f"{LONGEST['jpeg']:,}, such as 224"
+                f"for_training={side!r} must be the side of a crop, at most {LONGEST['jpeg']:,}"
             )
         for name, allowed in (("resize", (None,)), ("format", ("keep", "jpeg", "pixels"))):
             if getattr(self, name) not in allowed:
@@ -211,10 +202,7 @@ class ImageOptions:
         if self.alpha == "keep" and self.channels not in (4, "keep"):
             raise OptionsError("alpha='keep' requires channels=4 or channels='keep'")
         if self.format in ("jpeg", "pixels") and (self.keeps_alpha or self.channels == 4):
-            raise OptionsError(
-                f"format={self.format!r} has no alpha channel: choose png, or alpha='white' with channels=1 "
-                "or 3"
-            )
+            raise OptionsError(f"format={self.format!r} has no alpha channel; choose png, or leave alpha out")
         if self.jpeg_quality is not None and (self.format not in ("keep", "jpeg") or self.channels == 4):
             where = "channels=4" if self.channels == 4 else f"format={self.format!r}"
             raise OptionsError(f"jpeg_quality= and {where} exclude each other: nothing is written as JPEG")

@@ -149,9 +149,7 @@ def _membership(listing: Listing, seed: int, options: Options) -> Membership:
             "it in another way, give a table with a column 'split'"
         )
     if options.stratify and listing.labels is None:
-        raise InputError(
-            "stratify=True requires one label per example, and the source has no labels; leave it out"
-        )
+        raise InputError("stratify=True requires one label per example, which the source does not have")
     groups = listing.groups if options.group_by else None
     if groups is None and listing.shared:
         raise InputError(

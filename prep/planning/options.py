@@ -94,7 +94,7 @@ class Options:
     def __post_init__(self) -> None:
         if not isinstance(self.splits, Mapping):
             raise OptionsError(
-                f"splits={self.splits!r} must be a ratio for each split, such as {{'train': 0.9, 'val': 0.1}}"
+                f"splits={self.splits!r} must be a ratio for each split, as {{'train': 0.9, 'val': 0.1}}"
             )
         ratios = self.ratios
         for given, value in (("stratify=True", self.stratify), ("group_by=", self.group_by)):
@@ -110,7 +110,7 @@ class Options:
             is_share = False
         if not is_share:
             raise OptionsError(
-                f"max_rejected={str(self.max_rejected)!r} must be a share from 0% to 100%, such as 1% or 0.01"
+                f"max_rejected={str(self.max_rejected)!r} must be from 0% to 100%, such as 1% or 0.01"
             )
 
     @property
@@ -182,14 +182,9 @@ class ShardCounts:
         """
         if unknown := sorted(set(self.by_split) - set(num_examples)):
             asked = _asked(unknown[0], self.by_split[unknown[0]])
-            raise InputError(
-                f"{asked} names an unknown split; the splits are {', '.join(num_examples)}",
-                code="split-unknown",
-            )
+            raise InputError(f"{asked} must name one of {', '.join(num_examples)}", code="split-unknown")
         if shard_size is not None and set(self.by_split) == set(num_examples):
-            raise InputError(
-                "shard_size= has no effect, since shards= names every split; leave out one of them"
-            )
+            raise InputError("shard_size= has no effect: shards= names every split; leave out one of them")
         counts = {
             split: self.by_split.get(split, self.default or max(1, min(by_size[split], examples)))
             for split, examples in num_examples.items()

@@ -69,9 +69,7 @@ def parse_ratios(texts: Sequence[str]) -> dict[str, Fraction]:
         except (ValueError, ZeroDivisionError):
             raise OptionsError(f"splits={text!r} must be NAME=RATIO, such as train=0.9 or val=10%") from None
         if not 0 < ratios[name] <= 1:
-            raise OptionsError(
-                f"split {name!r}: the ratio {number} must be above 0 and at most 1, such as 80%"
-            )
+            raise OptionsError(f"split {name!r}: the ratio {number} must be above 0 and at most 1, as 80%")
     if ratios and sum(ratios.values()) != 1:
         total = f"{float(sum(ratios.values())):g}"
         raise OptionsError(f"the split ratios {' + '.join(texts)} add up to {total}; they must add up to 1")
@@ -105,10 +103,7 @@ def split_by_ratio(
     for name, members in examples.items():
         if not len(members):
             what = f"{len(set(groups))} groups" if groups else f"{len(keys)} examples"
-            raise InputError(
-                f"split {name!r} would be empty: {float(ratios[name]):.3g} of {what}; give it a larger "
-                "ratio or more data"
-            )
+            raise InputError(f"split {name!r} would be empty: {float(ratios[name]):.3g} of {what}; raise it")
     return Membership(examples, {"splits": [*ratios], "seed": seed, **recorded})
 
 

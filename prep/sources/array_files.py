@@ -304,9 +304,7 @@ class _ChunkFile:
     def append(self, where: str, array: AnyArray) -> None:
         if (array.dtype, array.shape[1:]) != (self.like.dtype, self.like.shape[1:]):
             like = f"{self.like.dtype} {self.like.shape[1:]}"
-            raise InputError(
-                f"{where} holds {array.dtype} {array.shape[1:]} per example, the first one {like}"
-            )
+            raise InputError(f"{where} holds {array.dtype} {array.shape[1:]} per example, the first {like}")
         require_space(self.path.parent, array.nbytes, "the copy of the arrays")
         with self.path.open("ab") as file:
             for data in _pieces(array):

@@ -96,9 +96,7 @@ class Arrays:
         check_roles(self.roles)
         for name, role in self.roles.items():
             if role not in _ROLES:
-                raise OptionsError(
-                    f"array {name!r}: the role {role} is not one of those of arrays, {', '.join(_ROLES)}"
-                )
+                raise OptionsError(f"array {name!r}: the role {role} must be one of {', '.join(_ROLES)}")
         check_class_names(self.class_names)
 
     @classmethod
@@ -224,17 +222,13 @@ def _row_counts(arrays: Mapping[str, Sequence[OpenArray]], splits: Sequence[str]
         if len({*lengths.values()}) > 1:
             listed = ", ".join(f"{name} has {length}" for name, length in lengths.items())
             where = f" of the split {split!r}" if split else ""
-            raise InputError(
-                f"the arrays{where} differ in length: {listed}; every array needs one row per example"
-            )
+            raise InputError(f"the arrays{where} differ in length: {listed}; give one row per example")
         counts[split] = next(iter(lengths.values()), 0)
     for name, (first, *others) in arrays.items():
         for part in others:
             if _item(part) != _item(first):
                 shown = [f"{each.dtype} {each.values.shape[1:]}" for each in (first, part)]
-                raise InputError(
-                    f"array {name!r}: the splits hold {' and '.join(shown)} per example; make them alike"
-                )
+                raise InputError(f"array {name!r}: its splits differ: {' and '.join(shown)} per example")
     if not any(counts.values()) or not any(
         part.file.row_bytes for parts in arrays.values() for part in parts
     ):

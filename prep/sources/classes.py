@@ -80,9 +80,7 @@ def read_class_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
             raise InputError(f"{path}, line {number}: has a backslash that is not escaped; write it as \\\\")
         name = _ESCAPE.sub(lambda match: match[0].encode("ascii").decode("unicode_escape"), line)
         if not name or name in names:
-            raise InputError(
-                f"{path}, line {number}: {name!r} is empty or repeated; write one class per line"
-            )
+            raise InputError(f"{path}, line {number}: {name!r} is empty or repeated; give each class a line")
         names[name] = None
     return tuple(names)
 

@@ -180,9 +180,7 @@ class _Document:
     def _list(self, kind: str) -> list[_Entry]:
         found = self._content.get(kind) if isinstance(self._content, dict) else None
         if not isinstance(found, list):
-            raise InputError(
-                f"{self.file}: {kind} is {shown(found)}, must be a list; name a file of COCO's objects"
-            )
+            raise InputError(f"{self.file}: {kind} is {shown(found)}, must be a list; correct the file")
         return [each if isinstance(each, dict) else {} for each in found]
 
 

@@ -84,8 +84,7 @@ class Examples(Elements):
         spill.close()
         if spill.form is None:
             raise InputError(
-                "there are no examples; an iterator can be read only once: give a function that returns a "
-                "new one, or a list"
+                "there are no examples; if an iterator was read before, give a function that makes one"
             )
         splits = {*self.examples} if isinstance(self.examples, Mapping) else set()
         left = splits - {to_text(split) for split in table["split"].unique().to_pylist()}

@@ -74,9 +74,7 @@ def local_copy(path: AnyPath) -> Iterator[Path]:
 def changed(path: AnyPath | bytes) -> InputError:
     """Return the error for an input that was replaced since it was listed."""
     shown = os.fsdecode(path) if isinstance(path, bytes) else path
-    return InputError(
-        f"{shown}: changed after the build listed it; run the command again", code="file-changed"
-    )
+    return InputError(f"{shown}: changed after the build listed it; build again", code="file-changed")
 
 
 def unreadable(path: AnyPath | bytes | str, error: OSError) -> InputError:

@@ -183,9 +183,7 @@ def _status(path: bytes) -> _Status:
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
             return _MISSING
-        raise InputError(
-            f"{os.fsdecode(path)}: cannot be read: {error.strerror}", code="unreadable"
-        ) from None
+        raise unreadable(path, error) from None
     return (status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else _MISSING
 
 

@@ -151,8 +151,6 @@ def groups_of_keys(by: str, keys: Sequence[bytes], allowed: str) -> list[bytes]:
     for key in keys:
         match = pattern.search(key)
         if not match or match[1] is None:
-            raise InputError(
-                f"group_by={by!r} does not match the key {os.fsdecode(key)!r}; it must match every key"
-            )
+            raise InputError(f"group_by={by!r} does not match the key {os.fsdecode(key)!r}, as it has to")
         groups.append(match[1])
     return groups

@@ -97,9 +97,7 @@ def _separated(name: str, column: pa.ChunkedArray, separator: str | None) -> pa.
     """Return lists of the classes in texts between separators, if there is one."""
     if not is_bytes_type(column.type):
         if separator:
-            raise InputError(
-                f"label_separator={separator!r}: column {name!r} holds {shown(column.type)}, not text"
-            )
+            raise InputError(f"label_separator={separator!r}: {name!r} is {shown(column.type)}, not text")
         return column
     texts = column.cast(TEXT)
     if separator is None:
@@ -188,10 +186,7 @@ def groups_of(name: str, column: pa.ChunkedArray) -> list[bytes]:
     """
     groups: list[bytes] = _texts(name, column, "groups").to_pylist()
     if empty := groups.count(b""):
-        raise InputError(
-            f"group_by={name!r}: {counted(empty, 'row')} without a value in this column; fill them in, or "
-            "group by another column"
-        )
+        raise InputError(f"group_by={name!r} has no value in {counted(empty, 'row')}; fill them first")
     return groups
 
 

@@ -101,10 +101,7 @@ def find_layout(
         split_of = {to_bytes(folder): split for split, folder in split_folders.items()}
         if missing := [] if may_lack else [name for name in split_of if name not in tops]:
             known, first = _named(tops) or "none", os.fsdecode(missing[0])
-            raise InputError(
-                f"{os.fsdecode(root)}: there is no folder {first!r}, which split_folders= names; the "
-                f"folders are {known}"
-            )
+            raise InputError(f"{os.fsdecode(root)} has no folder {first!r} for split_folders=, only {known}")
     classes: dict[bytes, set[bytes]] = {top: set() for top in split_of or [b""]}
     for path in folders:
         top, below = _divided(path, split_of)
@@ -144,8 +141,7 @@ def _usual_splits(root: bytes, folders: Sequence[bytes]) -> dict[bytes, str]:
         same = [name for name, other in usual.items() if other == split]
         if len(same) > 1:
             raise InputError(
-                f"{os.fsdecode(root)}: the folders {_named(same)} are both the split {split!r}; put their "
-                "files into one folder"
+                f"{os.fsdecode(root)}: the folders {_named(same)} are one split, {split!r}; join them"
             )
     return dict(sorted(usual.items(), key=lambda item: usual_order(item[1])))
 
@@ -177,7 +173,4 @@ def check_split_folders(given: Mapping[str, str] | None) -> None:
 
 
 def _invalid(given: object) -> OptionsError:
-    return OptionsError(
-        f"split_folders={given!r} must give each split a folder of its own in the source, such as "
-        "train=Train,test=holdout"
-    )
+    return OptionsError(f"split_folders={given!r} must be SPLIT=FOLDER,..., such as train=Train,test=holdout")

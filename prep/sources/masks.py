@@ -149,9 +149,7 @@ def pair_masks(
     for key, number in zip(images, numbers, strict=True):
         if number >= 0 and image_of.setdefault(number, key) != key:
             first, second, shared = map(os.fsdecode, (image_of[number], key, masks.keys[number]))
-            raise InputError(
-                f"two images, {first!r} and {second!r}, have the mask {shared!r}; rename one of them"
-            )
+            raise InputError(f"the images {first!r} and {second!r} have one mask, {shared!r}; rename one")
     if not image_of:
         such = f", such as {to_text(images[0])!r},"
         raise InputError(

@@ -297,8 +297,6 @@ def row_groups(by: str, content: Content, files: Mapping[str, ImageFiles]) -> li
         return groups_of(by, _texts(real or path for real, path in pairs))
     if by not in content.table.column_names:
         names = listed_columns(sorted([*files, *content.table.column_names]))
-        raise InputError(
-            f"group_by={by!r} is not a column; the columns are "
-            f"{names + meant(by, content.table.column_names)}"
-        )
+        names += meant(by, content.table.column_names)
+        raise InputError(f"group_by={by!r} is not a column; the columns are {names}")
     return groups_of(by, content.table[by])

@@ -59,10 +59,7 @@ def check_split_list(given: object) -> None:
 
 
 def _invalid(text: str) -> OptionsError:
-    return OptionsError(
-        f"split_list={text!r} must be SPLIT=FILE, once for each split, such as train=train.txt, the path "
-        "relative to the source"
-    )
+    return OptionsError(f"split_list={text!r} must be SPLIT=FILE, once for each split, as train=train.txt")
 
 
 @dataclass(frozen=True)

@@ -124,9 +124,7 @@ def _find(path: AnyPath) -> tuple[AnyPath, list[AnyPath]]:
     paths = _of_one_suffix(path, [path / name for name in names if "/." not in f"/{name}"])
     for line in _missing_parts(paths):
         pattern = shlex.quote(str(path / f"*{paths[0].suffix}"))
-        raise InputError(
-            f"{path}: {line}; add the files, or name those to build with a pattern such as {pattern}"
-        )
+        raise InputError(f"{path}: {line}; add the files, or name those to build by a pattern, as {pattern}")
     return path, paths
 
 
@@ -138,11 +136,8 @@ def _of_one_suffix(path: AnyPath, found: Sequence[AnyPath]) -> list[AnyPath]:
         raise InputError(f"{path}: there is no table; tables have the suffixes {suffixes}; {how}")
     for each in tables:
         if each.suffix.lower() != tables[0].suffix.lower():
-            pattern = (path / "**" if path.is_dir() else path.parent) / f"*{each.suffix}"
-            raise InputError(
-                f"{path} has tables of two kinds: {tables[0]} and {each}; name one by "
-                f"{shlex.quote(str(pattern))}"
-            )
+            pattern = shlex.quote(str((path / "**" if path.is_dir() else path.parent) / f"*{each.suffix}"))
+            raise InputError(f"{path} has tables of two kinds: {tables[0]} and {each}; name one by {pattern}")
     return tables
 
 
@@ -220,7 +215,7 @@ def _columns_of_folders(
     for name in found:
         if name in names:
             raise InputError(
-                f"{files.where}: the column {name!r} is in the files, and {name}= in the folders"
+                f"{files.where}: the column {name!r} is in the files and, as {name}=, in folders"
             )
     splits = [_split_of(path) for path in paths] if len(paths) > 1 else []
     if _SPLIT not in {*names, *found} and any(splits):

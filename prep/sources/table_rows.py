@@ -195,9 +195,7 @@ class RowSource(ABC):
         for name, of_column in read.class_names.items():
             # two numbers of one name would be two classes or one, depending on the reader
             for class_name in repeated(of_column):
-                raise InputError(
-                    f"{read.where}: column {name!r} has the class {class_name!r} twice; rename one"
-                )
+                raise InputError(f"{read.where}: column {name!r} has two classes {class_name!r}; rename one")
         declared = self.roles
         if self._only is not None:
             # what the dataset dropped, or what named its splits or keys, need not be in rows for it

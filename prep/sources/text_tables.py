@@ -158,9 +158,7 @@ def _has_truth(values: Sequence[Any], kind: pa.DataType) -> bool:
 
 
 def _not_utf8(name: str, paths: Sequence[AnyPath]) -> InputError:
-    return InputError(
-        f"{paths[0]}: column {name!r} is not UTF-8; save the table as UTF-8, which Excel calls 'CSV UTF-8'"
-    )
+    return InputError(f"{paths[0]}: column {name!r} is not UTF-8; save it as UTF-8, in Excel as 'CSV UTF-8'")
 
 
 def _mixed(name: str, paths: Sequence[AnyPath], fault: str) -> InputError:
@@ -181,10 +179,7 @@ def _mixed(name: str, paths: Sequence[AnyPath], fault: str) -> InputError:
     first = bisect_left(range(1, len(values)), True, key=differs)
     lines = (f"{path}:{number}" for path in paths for number, _ in _json_lines(path))
     where = next(islice(lines, first, None))
-    return InputError(
-        f"{where}: column {name!r} is of another type than in the lines before: {fault}; write values of "
-        "one type"
-    )
+    return InputError(f"{where}: column {name!r} has another type than before: {fault}; write one type")
 
 
 def _joined(name: str, parts: Sequence[pa.Array], paths: Sequence[AnyPath]) -> pa.ChunkedArray:
@@ -234,10 +229,7 @@ def _check_header(path: AnyPath, names: Sequence[str], delimiter: str) -> None:
     check_no_repeats(names, path)
     for name in names:
         if os.path.splitext(to_bytes(name))[1].lower() in SUFFIXES:
-            raise InputError(
-                f"the first row names an image file, {name!r}; add a header line with the names of the "
-                "columns"
-            )
+            raise InputError(f"the first row names an image, {name!r}; add a header of column names")
     # names may hold these marks, too
     mark = next((mark for mark in ";|\t," if mark != delimiter and mark in names[0]), None)
     if mark and len(names) == 1:

@@ -79,9 +79,7 @@ class Yolo(Annotations):
                 Boundary(path, follow_links=self.follow_links).check(config)
             layout = _described(config, root, inside)
         if layout.num_points and self.segmentations:
-            raise InputError(
-                f"segmentations=True has no effect, since {config} has kpt_shape (keypoints); leave it out"
-            )
+            raise InputError(f"segmentations=True has no effect, as {config} has kpt_shape; leave it out")
         images = AnnotatedImages(layout.root)
         # by text file, or None for images without one
         images_of: dict[Path | None, list[AnnotatedImage]] = {}
@@ -166,9 +164,7 @@ def _described(config: Path, root: Path | None, inside: Boundary) -> _Layout:
     unknown = listed([shown(key) for key in described if key not in _KEYS and not usual_split(key)], 5)
     warnings = (f"{config}: not read: {unknown}; {_USUAL_KEYS}",) if unknown else ()
     if not places:
-        raise InputError(
-            f"{config} names neither train, val nor test; add their folders of images", *warnings
-        )
+        raise InputError(f"{config} names neither train, val nor test; add a folder of images", *warnings)
     names = described.get("names", [])
     if isinstance(names, dict):
         numbers = [str(number) for number in range(len(names))]

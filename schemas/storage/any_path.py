@@ -112,7 +112,7 @@ def any_path(given: str | bytes | os.PathLike[str] | RemotePath, name: str = "pa
         if short := _WITHOUT_SLASHES.match(text):
             shown = _without_user(text)
             raise OptionsError(
-                f"{shown} is not a URL; write {short[0]}// and the bucket, or, for a local path, ./{shown}"
+                f"{shown} is not a URL; write {short[0]}//BUCKET, or ./{shown} for a local path"
             )
         check_expanded(text)
         # a pathlib.Path drops the "./" that says that ~ begins a name

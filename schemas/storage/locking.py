@@ -69,9 +69,7 @@ def locked(folder: AnyPath) -> Iterator[str]:
 
 
 def _busy(folder: AnyPath) -> InputError:
-    return InputError(
-        f"{folder}: another build is writing to it; wait until it has ended", code="build-running"
-    )
+    return InputError(f"{folder}: another build is writing to it; wait for its end", code="build-running")
 
 
 def _is_still(path: Path, descriptor: int) -> bool:

@@ -253,6 +253,6 @@ def test_data_files_of_an_adopted_dataset_are_not_ours(tmp_path):
         shutil.copy(tmp_path / "built" / shard.path, tmp_path / "data")
     adopt(tmp_path / "data", log=quiet)
     before = snapshot(tmp_path)
-    with raises(InputError, "did not write; choose", code="foreign-file"):
+    with raises(InputError, "records of another program", code="foreign-file"):
         built(tmp_path / "data", options=prep.Options(name="data"), overwrite=True)
     assert snapshot(tmp_path) == before

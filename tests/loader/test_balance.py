@@ -39,7 +39,7 @@ def test_all_classes_have_the_same_total_weight(labeled, schema, counts, weights
 
 def test_a_split_without_labels_has_no_weights(numbered, labeled):
     for path in (numbered([4]), labeled(NAMED, {"cat": 0, "dog": 0, "eel": 0})):
-        with raises(InputError, "has no labels, so", "'train'"):
+        with raises(InputError, "has no labels, and so no classes", "'train'"):
             loader.class_weights(path)
 
 
@@ -56,7 +56,7 @@ def test_steps_are_those_of_the_loaded_dataset(numbered, global_batch_size, rema
 WRONG = [
     ((None,), "global_batch_size= is missing; give the examples of one step"),
     ((0,), "global_batch_size=0 must be an integer of at least 1"),
-    ((2, "none"), "remainder='none' must be one of drop, pad, keep"),
+    ((2, "none"), "remainder='none' must be one of 'drop', 'pad', 'keep'"),
 ]
 
 

@@ -40,7 +40,7 @@ CHOICES = [
         {"shuffle": Shuffle(lanes=4), "worker": Worker(0, 3)},
         ("workers; use", "Shuffle.lanes=4", "3 workers"),
     ),
-    ({"start": Position(0, 5)}, ("steps, numbered", "5 steps")),
+    ({"start": Position(0, 5)}, "does not exist: an epoch has 5 steps"),
     ({"start": Position(2), "epochs": 2}, ("is after the end", "epochs=2", "least 3")),
     (
         {

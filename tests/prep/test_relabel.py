@@ -71,7 +71,7 @@ def test_what_holds_no_labels_is_refused(root, tmp_path):
     (tmp_path / "l.txt").touch()
     with pytest.raises(OptionsError, match=r"\.csv"):
         relabel(root, tmp_path / "l.txt", log=quiet)
-    with raises(InputError, "correct these keys", "1 of 2 keys", "'cat/nobody.png'", code="key-unknown"):
+    with raises(InputError, "1 of 2 keys not in", "'cat/nobody.png'", code="key-unknown"):
         relabel(root, {"cat/000.png": "dog", "cat/nobody.png": "dog"}, log=quiet)
 
 

@@ -39,7 +39,7 @@ def test_the_number_of_shards(old, tmp_path):
     ("asked", "message"),
     [
         ({"shards": 102}, ("exceeds the", "shards=102", "101 examples")),
-        ({"shards": {"val": 2}}, ("names an unknown", 'shards={"val": 2}')),
+        ({"shards": {"val": 2}}, 'shards={"val": 2} must name one of train'),
         ({"shards": {"train": 2}, "options": ShardOptions(shard_size=9)}, "shard_size= has"),
     ],
 )

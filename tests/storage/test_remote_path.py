@@ -43,7 +43,7 @@ def fill(root) -> None:
 
 URLS = {
     "and local paths": ["hdfs://host/x", "file:///x", "https://user:pw@host/x"],
-    "and the bucket": ["s3:bucket/x"],
+    "write s3://BUCKET": ["s3:bucket/x"],
     "BUCKET/FOLDER, without": [
         *("s3://", "s3:///bucket/x", "s3:/bucket/x", "s3://user:pw@bucket/x", "s3://user:p/pw@bucket/x"),
         *("s3://user:pw", "gs://user@bucket/x", "s3://bucket:80/x", "s3://bucket/a//b", "s3://bucket//a"),
