@@ -152,7 +152,7 @@ def counted_wrongly(files: Files) -> None:
 
 # What is damaged; what ``verify`` names, and with ``deep`` beside it; what ``Records`` and ``diff`` raise.
 # A name is that of a file, a number that of a record of the shard.
-BAD, LOST = (FormatError, "format"), (InputError, "origin-damaged")
+BAD, LOST = (FormatError, "format"), (InputError, "shard-damaged")
 DAMAGES = {
     "a bit of a record": ("none", flipped(40), ["shard"], [0], BAD, None),
     "a bit of a length": ("none", flipped(2), ["shard"], [0], BAD, None),
@@ -166,13 +166,13 @@ DAMAGES = {
     "no shard": ("none", without("shard"), ["shard"], [], BAD, LOST),
     "a pipe": ("none", pipe, ["shard"], [], BAD, LOST),
     "a faulty disk": ("none", unreadable, ["shard"], [0], BAD, LOST),
-    "gzip data": ("gzip", flipped(60), ["shard"], None, (InputError, "records-compressed"), None),
+    "gzip data": ("gzip", flipped(60), ["shard"], None, (InputError, "cache-needed"), None),
     "gzip, cut": (
         "gzip",
         lambda f: f.change("shard", lambda d: d[:-9]),
         ["shard"],
         None,
-        (InputError, "records-compressed"),
+        (InputError, "cache-needed"),
         LOST,
     ),
     "gzip, more": (
@@ -180,7 +180,7 @@ DAMAGES = {
         lambda f: f.change("shard", lambda d: d + gzip.compress(bytes(50_000_000))),
         ["shard"],
         [-2],
-        (InputError, "records-compressed"),
+        (InputError, "cache-needed"),
         LOST,
     ),
     "gzip, other level": (
@@ -188,7 +188,7 @@ DAMAGES = {
         lambda f: f.change("shard", lambda d: gzip.compress(gzip.decompress(d), 1)),
         ["shard"],
         ["shard"],
-        (InputError, "records-compressed"),
+        (InputError, "cache-needed"),
         LOST,
     ),
     "no index": ("none", without("idx"), ["idx"], [], BAD, None),
@@ -253,7 +253,7 @@ def test_every_damage_is_named(row, copy, datasets, monkeypatch):
             with pytest.raises(expected[0]) as caught:
                 call()
             assert caught.value.code == expected[1], caught.value
-            assert expected[1] == "records-compressed" or any(
+            assert expected[1] == "cache-needed" or any(
                 name in str(caught.value) for name in (files.shard, files.idx)
             )
     monkeypatch.chdir(files.root.parent)
