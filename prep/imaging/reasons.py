@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 from typing import NamedTuple
 
@@ -107,5 +108,8 @@ LOSSES = (
 
 
 def remedies() -> dict[str, str]:
-    """Return the remedy of each lossy conversion."""
-    return {loss.conversion: loss.remedy for loss in LOSSES}
+    """Return the remedy of each lossy conversion, with the flags of the command line."""
+    return {loss.conversion: _PARAMETER.sub(r"--\1 \3", loss.remedy) for loss in LOSSES}
+
+
+_PARAMETER = re.compile(r"\b([a-z]+)=('?)(\w+)\2")
