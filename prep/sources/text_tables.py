@@ -314,11 +314,11 @@ def _json_rows(path: AnyPath, decode: _Decode) -> Iterator[dict[str, Any]]:
         try:
             row, end = decode(line)
             if end < len(line) or not isinstance(row, dict):
-                fault = f": more than one object, or none || {_LINES_OF_JSON}"
+                fault = f": more than one object, or none; {_LINES_OF_JSON}"
             elif len(line) > 2 * _DEEPEST and line.count("[") + line.count("{") > _DEEPEST < _depth(row):
                 raise RecursionError
         except json.JSONDecodeError as error:
-            fault = f", character {error.pos + 1}: {error.msg} || {_LINES_OF_JSON}"
+            fault = f", character {error.pos + 1}: {error.msg}; {_LINES_OF_JSON}"
         except RecursionError:
             fault = f": lists and objects in {_DEEPEST} levels at most"
         except ValueError as error:
