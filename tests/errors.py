@@ -27,7 +27,7 @@ def fault(code: str, **values: object) -> Fault:
 
 def raises(
     kind: type[TfshardsError],
-    expected: object,
+    expected: object = "",
     *parts: object,
     code: str | None = None,
     **values: object,

@@ -59,7 +59,7 @@ def test_a_damaged_manifest_is_reported_and_written_again_on_request(tmp_path, q
     whole = contents(out)
     text = (out / "dataset.json").read_text()
     (out / "dataset.json").write_text(text.replace('"totals"', '"total"'))
-    with raises(FormatError, "format"):
+    with raises(FormatError, code="format"):
         quiet_build(NUMBERS, out, shards=2)
     assert quiet_build(NUMBERS, out, shards=2, overwrite=True) == manifest
     assert contents(out) == whole

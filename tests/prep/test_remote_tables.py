@@ -124,9 +124,9 @@ def test_objects_outside_of_the_source_are_not_read(address, photos, upload, tmp
     url = upload(photos)
     given = address.format(url=url)
     table = write_text(tmp_path / "t.csv", "file_name,n", f"{url}/sub/1.png,1", f"{given},2")
-    with raises(InputError, "outside", given=given, folder=url):
+    with raises(InputError, "is outside", repr(given), str(url), code="outside-folder"):
         Table(table, root=url).stage(tmp_path)
-    with raises(InputError, "outside", folder=str(tmp_path)):
+    with raises(InputError, "is outside", str(tmp_path), code="outside-folder"):
         Table(table).stage(tmp_path)
 
 
