@@ -70,7 +70,7 @@ def test_a_worker_is_read_from_the_variables(environment, variables, worker, rea
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
-        (openmpi(4, 4), "OMPI_COMM_WORLD_RANK=4 and OMPI_COMM_WORLD_SIZE=4 must be integers"),
+        (openmpi(4, 4), "OMPI_COMM_WORLD_RANK=4 and OMPI_COMM_WORLD_SIZE=4 must be an index"),
         (openmpi("a", 4), "OMPI_COMM_WORLD_RANK=a "),
         (
             openmpi(1, 2) | {"PMI_RANK": "0", "PMI_SIZE": "2"},
