@@ -39,8 +39,9 @@ def remove(
 
     Args:
         dataset: folder of the dataset.
-        keys: file of keys, one per line, see ``prep/sources/keys.py``; or the keys.
-        engine: engine that writes the shards, as for ``build``.
+        keys: file of keys, one per line, such as "audit" writes with "keys"; a line that starts with a
+            quotation mark is a JSON string. In Python also the keys.
+        engine: engine that writes the shards: "local", all cores of this machine, or "beam", Apache Beam.
         beam_args: Apache Beam's pipeline options, as for ``build``.
         log: receives status lines.
 
