@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import get_args
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,9 @@ from tfshards.schemas.errors import counted
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.summary import class_lines, escaped
+
+# The kinds of findings whose instances are examples.
+KindOfExamples: TypeAlias = Literal["leak", "duplicate", "conflict", "size"]
 
 
 def chosen_examples(findings: Collection[Finding], kinds: Collection[Kind]) -> set[FoundExample]:
@@ -121,7 +124,7 @@ def audit(
     distance: int | None = DEFAULT_DISTANCE,
     fail_on: Collection[Kind] = (),
     keys: str | os.PathLike[str] | None = None,
-    keys_of: Collection[Kind] = (),
+    keys_of: Collection[KindOfExamples] = (),
 ) -> Audit:
     """Find problems of content in a dataset; every record is read once.
 
@@ -143,7 +146,10 @@ def audit(
     """
     if keys_of and keys is None:
         raise OptionsError("keys_of= has no effect without keys=; name a file")
-    for name, kinds, allowed in (("fail_on", fail_on, get_args(Kind)), ("keys_of", keys_of, _WITH_EXAMPLES)):
+    for name, kinds, allowed in (
+        ("fail_on", fail_on, get_args(Kind)),
+        ("keys_of", keys_of, get_args(KindOfExamples)),
+    ):
         if wrong := next((kind for kind in kinds if kind not in allowed), None):
             raise OptionsError(f"{name}={wrong!r} must be one of {', '.join(allowed)}")
     path = None if keys is None else any_path(keys)
@@ -159,8 +165,6 @@ def audit(
     return replace(made, exit_status=1 if failed else 0)
 
 
-# The kinds of findings whose instances are examples.
-_WITH_EXAMPLES: tuple[Kind, ...] = ("leak", "duplicate", "conflict", "size")
 _DEFAULT_KINDS: tuple[Kind, ...] = ("leak", "duplicate")
 
 

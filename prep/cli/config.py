@@ -98,14 +98,16 @@ def _value_of(parser: argparse.ArgumentParser, action: argparse.Action, value: o
     if action.nargs == 0 and isinstance(value, bool):
         return value
     items = value if is_repeatable and isinstance(value, list) else [value]
+    names = [""] * len(items)
     if has_names and isinstance(value, dict):
-        items = [f"{name}={each}" for name, each in value.items()]
+        items, names = [*value.values()], [f"{name}=" for name in value]
     if action.nargs == 0 or any(isinstance(each, (bool, list, dict)) for each in items):
         several = (", a list of these" if is_repeatable else "") + (", or a table" if has_names else "")
         allowed = "true or false" if action.nargs == 0 else f"text or a number{several}"
         raise OptionsError(f"{place} must be {allowed}")
     try:
-        found = [parser._get_value(action, str(each)) for each in items]
+        texts = [f"{name}{each}" for name, each in zip(names, items, strict=True)]
+        found = [parser._get_value(action, text) for text in texts]
         for each in found:
             parser._check_value(action, each)
     except argparse.ArgumentError as error:

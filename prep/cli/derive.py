@@ -86,8 +86,16 @@ def form_of(hint: object) -> Form | None:
         item = form_of(inner[0])
         return item and Form(item.parse, tuple, item.metavar, item.choices)
     if hint in (int, float):
-        return Form(hint, metavar="N")
+        return Form(partial(_number, hint), metavar="N")
     return Form(str) if hint in (str, Any, os.PathLike) or origin is os.PathLike else None
+
+
+def _number(kind: type[int] | type[float], text: str) -> float:
+    try:
+        # int() also reads the digits of other scripts
+        return kind(text if text.isascii() else "")
+    except ValueError:
+        raise ValueError(f"{text!r} is not {'a whole' if kind is int else 'a'} number") from None
 
 
 def _named(value: Form) -> Form:
@@ -100,7 +108,8 @@ def _named(value: Form) -> Form:
             raise ValueError(f"{text!r} is not NAME=VALUE")
         found = value.parse(rest)
         if value.choices and found not in value.choices:
-            raise ValueError(f"invalid choice: {rest!r} (choose from {', '.join(map(str, value.choices))})")
+            choices = ", ".join(map(str, value.choices))
+            raise ValueError(f"{text!r}: invalid choice: {rest!r} (choose from {choices})")
         return name, found
 
     def collect(pairs: list[Any]) -> dict[str, Any]:
@@ -169,8 +178,7 @@ def _checked(parse: Callable[[str], Any]) -> Callable[[str], Any]:
         try:
             return parse(text)
         except ValueError as error:
-            reason = f"invalid number: {text!r}" if parse in (int, float) else str(error)
-            raise argparse.ArgumentTypeError(reason) from None
+            raise argparse.ArgumentTypeError(str(error)) from None
 
     return checked
 
