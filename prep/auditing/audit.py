@@ -81,7 +81,7 @@ class Audit:
         findings: leaks first.
         notes: parts of the dataset that were not examined, and why.
         has_keys: whether the examples have keys.
-        exit_status: the exit status of ``tfshards audit``: 1 if there is a finding that ``fail_on`` names.
+        fail_on: kinds of findings that are failures.
     """
 
     num_examples: Mapping[str, int]
@@ -89,7 +89,11 @@ class Audit:
     findings: tuple[Finding, ...]
     notes: tuple[str, ...]
     has_keys: bool = True
-    exit_status: int = 0
+    fail_on: tuple[Kind, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Return whether there are no findings of a kind in ``fail_on``."""
+        return not any(finding.kind in self.fail_on for finding in self.findings)
 
     def __repr__(self) -> str:
         """Return the text that ``tfshards audit`` prints."""
@@ -162,7 +166,7 @@ def audit(
     if failed:
         counts = (f"{counted(count, 'finding')} of kind {kind!r}" for kind, count in failed.items())
         report_line(f"failed: {', '.join(counts)} (fail_on=)")
-    return replace(made, exit_status=1 if failed else 0)
+    return replace(made, fail_on=tuple(fail_on))
 
 
 _DEFAULT_KINDS: tuple[Kind, ...] = ("leak", "duplicate")

@@ -56,9 +56,10 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
             stack.enter_context(limited_jobs(args.jobs))
             result = args.call.run({**vars(args), "beam_args": beam_args})
             _print_result(result, prints_json=prints_json)
-            status = getattr(result, "exit_status", 0)
+            # a report of faults is false; values without faults have no truth of their own
+            status = 1 if hasattr(type(result), "__bool__") and not result else 0
             console().detail(f"exit status {status}")
-            return int(status)
+            return status
         except SystemExit as end:
             # raised by argparse after --help
             return int(end.code or 0)

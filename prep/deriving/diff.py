@@ -141,10 +141,9 @@ class Diff:
         """Whether neither the examples nor the options differ."""
         return self.has_same_examples and not self.options
 
-    @property
-    def exit_status(self) -> int:
-        """The exit status of ``tfshards diff``: 1 if something differs."""
-        return 0 if self.is_same else 1
+    def __bool__(self) -> bool:
+        """Return whether nothing differs, as a report of ``verify`` is true if it has no problem."""
+        return self.is_same
 
     def __repr__(self) -> str:
         """Return each kind of difference with its number and its first examples; ``to_json`` has all."""

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from tfshards.prep.sources.text_files import read_text
 from tfshards.schemas import InputError, OptionsError, read_manifest
 from tfshards.schemas.errors import listed
-from tfshards.schemas.storage import RemotePath, any_path
+from tfshards.schemas.storage import any_path
 from tfshards.schemas.storage.untrusted import METADATA
 
 # More distinct values than this are quantities or names rather than classes.
@@ -45,8 +45,7 @@ def given_class_names(given: ClassNames) -> Sequence[str] | None:
     if isinstance(given, (str, os.PathLike)):
         if not os.fspath(given):
             raise OptionsError("class_names= is empty; leave it out to use the class names in the data")
-        has_manifest = isinstance(any_path(given), RemotePath) or os.path.isdir(given)
-        return class_names_of(given) if has_manifest else read_class_names(given)
+        return class_names_of(given) if any_path(given).is_dir() else read_class_names(given)
     check_class_names(given)
     return given
 

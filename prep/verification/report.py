@@ -48,11 +48,6 @@ class VerificationReport:
         """Return whether the dataset is sound."""
         return not self.problems
 
-    @property
-    def exit_status(self) -> int:
-        """The exit status of ``tfshards verify``: 1 if there is a problem."""
-        return 1 if self.problems else 0
-
     def __str__(self) -> str:
         """Return the files rebuilt, the problems and their number, and the remedies, one per line."""
         lines = [one_line(f"rebuilt: {path}") for path in self.repaired]

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from tests.surface.command import main
-from tfshards.prep.option import option
 from tfshards.prep.sources.base import Accepted, Listing, Outcome
 from tfshards.prep.sources.kinds import KINDS, Kind
 from tfshards.schemas import Feature, OptionsError, Schema, read_manifest
@@ -19,11 +18,16 @@ from tfshards.schemas.json_reader import Json
 
 @dataclass(frozen=True)
 class Lines:
-    """The lines of a text file, each an example; the key is the line number."""
+    """The lines of a text file, each an example; the key is the line number.
+
+    Attributes:
+        path: text file.
+        upper: store capital letters.
+    """
 
     path: str
     class_names: None = None
-    upper: bool = option(False, "store capital letters")
+    upper: bool = False
 
     @classmethod
     def from_recorded(cls, recorded, inputs) -> Lines:
@@ -65,8 +69,6 @@ LINES = Kind(
     name="lines",
     where=f"{__name__}:Lines",
     help="lines of a text file",
-    group_help="lines have no groups",
-    source_help="text file",
     can_reject=False,
 )
 

@@ -59,6 +59,13 @@ def test_a_right_line_prints_its_result_as_text_and_as_json(line, own):
         assert not again.out.startswith("{")
 
 
+def test_a_list_is_printed_one_a_line(here):
+    ended, document = run_json("generations data")
+    lines = run("generations data").out.splitlines()
+    assert [line.split()[0] for line in lines] == [each["folder"] for each in document]
+    assert len(lines) == 2
+
+
 @each
 def test_a_misspelled_verb_or_flag_is_refused_with_a_hint(line, here):
     verb, *kind = line.verb.split()
