@@ -60,7 +60,7 @@ def test_a_right_line_prints_its_result_as_text_and_as_json(line, own):
 
 
 def test_a_list_is_printed_one_a_line(here):
-    ended, document = run_json("generations data")
+    _, document = run_json("generations data")
     lines = run("generations data").out.splitlines()
     assert [line.split()[0] for line in lines] == [each["folder"] for each in document]
     assert len(lines) == 2
