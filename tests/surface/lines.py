@@ -288,7 +288,7 @@ LINES = [
         "bench",
         "numbers",
         {
-            "--splits": Flag(("z",), 1, "z"),
+            "--split": Flag(("z",), 1, "z"),
             "--batch-size": COUNT,
             "--select": Flag(("z",), 2, "z"),
             "--shuffle": Flag(("x",)),
