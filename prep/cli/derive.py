@@ -16,6 +16,8 @@ from functools import partial
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from tfshards.schemas import OptionsError
+
 # Filled from what follows a bare --.
 BEAM_ARGS = "beam_args"
 _SECTION = re.compile(r"(?:Args|Attributes|Returns|Raises|Yields):")
@@ -113,7 +115,12 @@ def _named(value: Form) -> Form:
         return name, found
 
     def collect(pairs: list[Any]) -> dict[str, Any]:
-        return dict(filter(None, pairs))
+        found: dict[str, Any] = {}
+        for name, each in filter(None, pairs):
+            if name in found:
+                raise ValueError(f"{name!r} is given twice, with {found[name]!r} and {each!r}")
+            found[name] = each
+        return found
 
     return Form(parse, collect, "NAME=VALUE")
 
@@ -162,6 +169,17 @@ class Parameter:
             given["help"] += f" (default: {shown})".replace("%", "%%")
         given["metavar"] = self.form.metavar or (None if self.form.choices else self.name.upper())
         parser.add_argument(flag, required=is_required, **given)
+
+    def value_of(self, given: Any) -> object:  # noqa: ANN401 -- of the type of the parameter
+        """Return the value of what a parser has found."""
+        if self.form is None or self.form.collect is None:
+            return given
+        try:
+            return self.form.collect(given)
+        except OptionsError:
+            raise
+        except ValueError as error:
+            raise OptionsError(f"{self.name}: {error}") from None
 
 
 class Append(argparse.Action):
@@ -274,8 +292,7 @@ class Call:
             if each.call:
                 values[each.name] = each.call.run(given)
             elif each.name in given:
-                value, collect = given[each.name], each.form and each.form.collect
-                values[each.name] = collect(value) if collect else value
+                values[each.name] = each.value_of(given[each.name])
         if self.takes_beam_args:
             values[BEAM_ARGS] = given[BEAM_ARGS]
         return self.function(**values)

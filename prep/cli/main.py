@@ -44,20 +44,21 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
     with ExitStack() as stack:
         try:
             parser = make_parser(verbs, own)
+            if own and own[0].startswith("-") and own[0] not in parser._option_string_actions:
+                parser.error(f"unrecognized arguments: {own[0]} before the verb; options follow it")
             config = _configured(parser, own)
             args, unknown = _parsed(parser, own)
             prints_json = args.json
             if unknown:
-                hint = "; options of Apache Beam follow a bare --" if args.call.takes_beam_args else ""
-                args.parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+                args.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
             _check_beam_args(args, beam_args)
             stack.enter_context(reporting(Console(is_quiet=args.quiet, is_verbose=args.verbose)))
             console().detail(f"tfshards {version('tfshards')}, {args.parser.prog}")
             stack.enter_context(limited_jobs(args.jobs))
             result = args.call.run({**vars(args), "beam_args": beam_args})
             _print_result(result, prints_json=prints_json)
-            # a report of faults is false; values without faults have no truth of their own
-            status = 1 if hasattr(type(result), "__bool__") and not result else 0
+            # a report of faults is false, other results are true
+            status = 1 if hasattr(result, "to_json") and not result else 0
             console().detail(f"exit status {status}")
             return status
         except SystemExit as end:

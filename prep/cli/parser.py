@@ -144,9 +144,20 @@ class _Parser(argparse.ArgumentParser):
     """A parser that raises a mistake; argparse prints all options, and ends the program."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(self.prog, message + self._hint(message))
+        message = message.replace("ignored explicit argument", "a switch has no value, but it was given")
+        raise UsageError(self.prog, message + (self._close(message) or self._hint(message)))
 
     def _hint(self, message: str) -> str:
+        """Return what may be wrong about a word that resembles no other."""
+        _, is_unrecognized, words = message.partition("unrecognized arguments: ")
+        if not is_unrecognized:
+            return ""
+        if not words.startswith("-"):
+            return "; repeat the flag for each NAME=VALUE" if "=" in words else ""
+        call = self.get_default("call")
+        return "; options of Apache Beam follow a bare --" if call and call.takes_beam_args else ""
+
+    def _close(self, message: str) -> str:
         unknown = _UNKNOWN.search(message)
         known = [*self._option_string_actions, *subcommands(self)]
         known += re.findall(r"[\w-]+", message.partition("choose from")[2])

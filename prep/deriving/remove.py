@@ -16,6 +16,7 @@ from tfshards.prep.writing.build_folder import Reject
 from tfshards.schemas import InputError, Manifest, OptionsError
 from tfshards.schemas.errors import counted
 from tfshards.schemas.keys import occurrences
+from tfshards.schemas.storage import any_path
 
 
 @takes_log
@@ -57,6 +58,8 @@ def remove(
 
 def _wanted(keys: str | os.PathLike[str] | Collection[str | bytes]) -> list[bytes]:
     if isinstance(keys, (str, os.PathLike)):
+        if not any_path(keys).exists():
+            raise InputError(f"keys={os.fspath(keys)!r} does not exist; name a file with a key per line")
         found = read_keys(keys)
         if not found:
             raise InputError("keys-empty", keys=os.fspath(keys))

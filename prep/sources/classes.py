@@ -45,7 +45,13 @@ def given_class_names(given: ClassNames) -> Sequence[str] | None:
     if isinstance(given, (str, os.PathLike)):
         if not os.fspath(given):
             raise OptionsError("class_names= is empty; leave it out to use the class names in the data")
-        return class_names_of(given) if any_path(given).is_dir() else read_class_names(given)
+        path = any_path(given)
+        if not path.exists():
+            raise InputError(
+                f"class_names={os.fspath(given)!r} does not exist; name a file of class names, one per line, "
+                "or a dataset that has them"
+            )
+        return class_names_of(given) if path.is_dir() else read_class_names(given)
     check_class_names(given)
     return given
 
