@@ -6,15 +6,16 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from tfshards.loader import receipts
 from tfshards.loader.options.selection import Position, Shuffle
-from tfshards.loader.receipts import Occurrence, when, which
+from tfshards.loader.receipts import Occurrence
 from tfshards.schemas import InputError, OptionsError, read_manifest
 from tfshards.schemas.json_reader import load_json
 from tfshards.schemas.storage.any_path import local_path
 from tfshards.schemas.storage.untrusted import OPTIONS, read_whole
 
 
-def which_of_run(
+def which(
     dataset: str | os.PathLike[str],
     position: str | os.PathLike[str],
     *,
@@ -22,7 +23,7 @@ def which_of_run(
     epoch: int | None = None,
     workers: int = 1,
 ) -> list[Occurrence]:
-    """Return which examples steps of a run held.
+    """List the examples that steps of a run held.
 
     Args:
         dataset: folder of the dataset, or its URL.
@@ -35,10 +36,10 @@ def which_of_run(
         OptionsError: an argument is not allowed, or there is no such step.
         InputError: the file is not a position, or there is no dataset.
     """
-    return which(**_run_of(dataset, position, workers), step=_span("step", step), epoch=epoch)
+    return receipts.which(**_run_of(dataset, position, workers), step=_span("step", step), epoch=epoch)
 
 
-def when_of_run(
+def when(
     dataset: str | os.PathLike[str],
     position: str | os.PathLike[str],
     examples: Sequence[str],
@@ -46,7 +47,7 @@ def when_of_run(
     epochs: str = "1",
     workers: int = 1,
 ) -> list[Occurrence]:
-    """Return when examples come in a run, or came.
+    """List when examples come in a run, or came.
 
     Args:
         dataset: folder of the dataset, or its URL.
@@ -61,7 +62,9 @@ def when_of_run(
     """
     has_keys = read_manifest(dataset).schema.key is not None
     given = [each if has_keys or not each.isdecimal() else int(each) for each in examples]
-    return when(**_run_of(dataset, position, workers), examples=given, epochs=_span("epochs", epochs))
+    return receipts.when(
+        **_run_of(dataset, position, workers), examples=given, epochs=_span("epochs", epochs)
+    )
 
 
 def _run_of(dataset: str | os.PathLike[str], path: str | os.PathLike[str], workers: int) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def build(
     beam_args: Sequence[str] = (),
     log: Log = to_stderr,
 ) -> Manifest:
-    """Build a dataset from a source and return its manifest.
+    """Build a dataset from a source, or resume an interrupted build.
 
     An interrupted build resumes when the call is repeated. If the folder already holds this build, nothing is
     written, except the files that are damaged.
@@ -82,6 +82,9 @@ def build(
             default Beam if pipeline options are given, and local otherwise.
         beam_args: Apache Beam's pipeline options, such as ``["--runner=FlinkRunner"]``.
         log: receives status lines.
+
+    Returns:
+        The manifest.
 
     Raises:
         OptionsError: an argument is not valid.
@@ -119,9 +122,9 @@ def plan(
     seed: int = 0,
     options: Options | None = None,
 ) -> Plan:
-    """Return what ``build`` would produce with the same arguments; nothing is written to ``dataset``.
+    """Show what ``build`` would produce with the same arguments, without decoding images.
 
-    No image is decoded.
+    Nothing is written to the folder of the dataset.
 
     Args:
         source: inputs of the build, such as ``ImageFolder("photos/")``.

@@ -62,9 +62,10 @@ class Generation:
 
 
 def generations(dataset: str | os.PathLike[str]) -> list[Generation]:
-    """Return the generations of a dataset: the current one, then the others from the newest to the oldest.
+    """List the generations of a dataset, which are kept until ``prune`` removes them.
 
-    If the manifest of the dataset is missing or damaged, none of them is the current one.
+    The current one is the first, then come the others from the newest to the oldest. If the manifest of the
+    dataset is missing or damaged, none of them is the current one.
 
     Args:
         dataset: folder of the dataset, or its URL.
@@ -106,7 +107,7 @@ def _described(dataset: AnyPath, folder: str, manifest: Manifest | None, *, is_c
 
 @takes_log
 def restore(dataset: str | os.PathLike[str], folder: str, *, log: Log = to_stderr) -> Manifest:
-    """Make an earlier generation of a dataset the dataset again, and return its manifest.
+    """Make an earlier generation of a dataset the dataset again.
 
     Only the pointer is replaced. The generation that was the dataset is kept in its turn.
 
@@ -114,6 +115,9 @@ def restore(dataset: str | os.PathLike[str], folder: str, *, log: Log = to_stder
         dataset: folder of the dataset, or its URL.
         folder: name of the folder of the generation, as "generations" lists it.
         log: receives status lines.
+
+    Returns:
+        Its manifest.
 
     Raises:
         InputError: there is no such generation, or a shard of it is missing; or the dataset cannot be locked.
@@ -150,7 +154,7 @@ class Pruned:
 
 
 def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pruned]:
-    """Remove the files in a dataset's folder that the dataset does not need, and return them.
+    """Remove the files of earlier and unfinished builds.
 
     These are the generations that the dataset has replaced, which cannot be restored afterwards, and
     unfinished builds. Only files in folders that tfshards made are removed, and only those that have names as
@@ -162,6 +166,9 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
     Args:
         dataset: folder of a dataset, or of a build that was not committed, or its URL.
         dry_run: only return what would be removed.
+
+    Returns:
+        The files that were removed.
 
     Raises:
         OptionsError: the path is a URL of a store that is not supported.

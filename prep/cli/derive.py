@@ -16,8 +16,6 @@ from functools import partial
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from tfshards.schemas import OptionsError
-
 # Filled from what follows a bare --.
 BEAM_ARGS = "beam_args"
 _SECTION = re.compile(r"(?:Args|Attributes|Returns|Raises|Yields):")
@@ -28,7 +26,7 @@ def description_of(described: object) -> str:
     """Return the text of a docstring before its first section."""
     lines = inspect.cleandoc(described.__doc__ or "").splitlines()
     end = next((index for index, line in enumerate(lines) if _SECTION.fullmatch(line)), len(lines))
-    return _plain("\n".join(lines[:end]).strip())
+    return plain("\n".join(lines[:end]).strip())
 
 
 def parameters_of(described: object) -> dict[str, str]:
@@ -44,10 +42,11 @@ def parameters_of(described: object) -> dict[str, str]:
                     name, found[entry[1]] = entry[1], entry[2]
                 elif name and line.startswith(" " * 8):
                     found[name] += f" {line.strip()}"
-    return {name: _plain(text) for name, text in found.items()}
+    return {name: plain(text) for name, text in found.items()}
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
+    """Return text of a docstring with code in quotation marks."""
     return re.sub(r'``"?(.*?)"?``', r'"\1"', text)
 
 
@@ -56,7 +55,7 @@ class Form:
     """How texts give a value of a type.
 
     Attributes:
-        parse: returns the value of a text, or one of several; raises ValueError, whose text is the reason.
+        parse: returns the value of a text, or one of several; raises ArgumentTypeError with the reason.
         collect: returns the value of all texts of an argument that is repeatable, None if it is not.
         metavar: placeholder in the help.
         choices: the allowed values, if they are few.
@@ -97,7 +96,8 @@ def _number(kind: type[int] | type[float], text: str) -> float:
         # int() also reads the digits of other scripts
         return kind(text if text.isascii() else "")
     except ValueError:
-        raise ValueError(f"{text!r} is not {'a whole' if kind is int else 'a'} number") from None
+        article = "a whole" if kind is int else "a"
+        raise argparse.ArgumentTypeError(f"{text!r} is not {article} number") from None
 
 
 def _named(value: Form) -> Form:
@@ -107,22 +107,14 @@ def _named(value: Form) -> Form:
         if not text:
             return None
         if not equals:
-            raise ValueError(f"{text!r} is not NAME=VALUE")
+            raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
         found = value.parse(rest)
         if value.choices and found not in value.choices:
             choices = ", ".join(map(str, value.choices))
-            raise ValueError(f"{text!r}: invalid choice: {rest!r} (choose from {choices})")
+            raise argparse.ArgumentTypeError(f"{text!r}: invalid choice: {rest!r} (choose from {choices})")
         return name, found
 
-    def collect(pairs: list[Any]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for name, each in filter(None, pairs):
-            if name in found:
-                raise ValueError(f"{name!r} is given twice, with {found[name]!r} and {each!r}")
-            found[name] = each
-        return found
-
-    return Form(parse, collect, "NAME=VALUE")
+    return Form(parse, lambda pairs: dict(filter(None, pairs)), "NAME=VALUE")
 
 
 @dataclass(frozen=True)
@@ -154,7 +146,7 @@ class Parameter:
                 flag = f"--no-{flag[2:]}" if self.default else flag
                 parser.add_argument(flag, action=f"store_{not self.default}".lower(), **given)
             return
-        given |= {"type": _checked(self.form.parse), "choices": self.form.choices or None}
+        given |= {"type": self.form.parse, "choices": self.form.choices or None}
         is_required = self.default is inspect.Parameter.empty
         if metavar:
             del given["dest"]
@@ -170,17 +162,6 @@ class Parameter:
         given["metavar"] = self.form.metavar or (None if self.form.choices else self.name.upper())
         parser.add_argument(flag, required=is_required, **given)
 
-    def value_of(self, given: Any) -> object:  # noqa: ANN401 -- of the type of the parameter
-        """Return the value of what a parser has found."""
-        if self.form is None or self.form.collect is None:
-            return given
-        try:
-            return self.form.collect(given)
-        except OptionsError:
-            raise
-        except ValueError as error:
-            raise OptionsError(f"{self.name}: {error}") from None
-
 
 class Append(argparse.Action):
     """Collects the texts of a flag that is repeatable; those of a file of options are replaced."""
@@ -188,17 +169,10 @@ class Append(argparse.Action):
     def __call__(self, _: object, found: argparse.Namespace, value: object, flag: str | None = None) -> None:
         """Add the value of a text."""
         before = getattr(found, self.dest, self.default)
-        setattr(found, self.dest, [*([] if before is self.default else before), value])
-
-
-def _checked(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    def checked(text: str) -> object:
-        try:
-            return parse(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return checked
+        items = [] if before is self.default else before
+        if isinstance(value, tuple) and any(each and each[0] == value[0] for each in items):
+            raise argparse.ArgumentError(self, f"{value[0]!r} is given twice")
+        setattr(found, self.dest, [*items, value])
 
 
 def _or_none(parse: Callable[[str], Any], text: str) -> object:
@@ -292,7 +266,8 @@ class Call:
             if each.call:
                 values[each.name] = each.call.run(given)
             elif each.name in given:
-                values[each.name] = each.value_of(given[each.name])
+                collect = each.form and each.form.collect
+                values[each.name] = collect(given[each.name]) if collect else given[each.name]
         if self.takes_beam_args:
             values[BEAM_ARGS] = given[BEAM_ARGS]
         return self.function(**values)

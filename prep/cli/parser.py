@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, NoReturn
 
 from tfshards.prep.cli.config import add_config
-from tfshards.prep.cli.derive import Call, description_of
+from tfshards.prep.cli.derive import Call, description_of, plain
 from tfshards.prep.sources.kinds import KINDS, Kind
 from tfshards.schemas import OptionsError
 
@@ -30,24 +32,29 @@ class Verb:
     """A verb of the command line: a public function, whose parameters are the arguments.
 
     Attributes:
-        name: name of the verb.
-        function: module and name of the function, which is imported when the verb runs.
-        help: line on the verb in the help of the command.
+        name: name of the verb and of the function.
+        module: module of the function, which is imported when the verb runs.
         positional: parameters that are positional arguments, in addition to the first one.
         has_kinds: whether a source, the first argument, is made from the arguments of one of the kinds.
     """
 
     name: str
-    function: str
-    help: str
+    module: str
     positional: tuple[str, ...] = ()
     has_kinds: bool = False
 
     def load(self) -> Callable[..., Any]:
         """Return the function."""
-        module, _, name = self.function.partition(":")
-        found: Callable[..., Any] = getattr(import_module(module), name)
+        found: Callable[..., Any] = getattr(import_module(self.module), self.name)
         return found
+
+    @property
+    def summary(self) -> str:
+        """The first sentence of the docstring, read from the file, since an import may take a second."""
+        spec = find_spec(self.module)
+        text = Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""
+        found = re.search(rf'^def {self.name}\(.*?^    """(.*?)[.:;"\n]', text, re.MULTILINE | re.DOTALL)
+        return plain(found[1]) if found else ""
 
 
 def make_parser(verbs: Mapping[str, Verb], arguments: Sequence[str] | None = None) -> argparse.ArgumentParser:
@@ -69,7 +76,7 @@ def make_parser(verbs: Mapping[str, Verb], arguments: Sequence[str] | None = Non
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_IntermixedParser)
     for verb in verbs.values():
         # a new option must not change what an abbreviation in somebody's script means
-        own = commands.add_parser(verb.name, help=verb.help, description=f"{verb.help}.", allow_abbrev=False)
+        own = commands.add_parser(verb.name, help=verb.summary, allow_abbrev=False)
         own.set_defaults(verb=verb, parser=own)
         # build and plan share a file of options: each knows those of the other
         if only not in (None, verb.name) and not (

@@ -50,7 +50,7 @@ def append(
     beam_args: Sequence[str] = (),
     log: Log = to_stderr,
 ) -> Manifest:
-    """Add the new examples of ``source`` to a dataset and return its new manifest.
+    """Add new examples to a dataset in new shards, with the options of its build.
 
     An input is new if no example of the dataset has its key. An input that the dataset rejected is new if it
     would not be rejected for the same reason now. New examples are written to new shards; their splits are
@@ -75,6 +75,9 @@ def append(
         engine: engine that writes the shards: "local", all cores of this machine, or "beam", Apache Beam.
         beam_args: Apache Beam's pipeline options, as for ``build``.
         log: receives status lines.
+
+    Returns:
+        The new manifest.
 
     Raises:
         OptionsError: an argument is invalid.

@@ -169,7 +169,7 @@ class Diff:
 
 
 def diff(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> Diff:
-    """Return how the dataset ``other`` differs from the dataset ``one``.
+    """Compare the examples and the options of two datasets.
 
     Examples with the same key are compared in the features that both datasets have. Classes are compared by
     name. If the digests of all splits are equal, nothing is read; nor is a shard whose keys and records have

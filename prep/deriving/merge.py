@@ -36,7 +36,7 @@ def merge(
     beam_args: Sequence[str] = (),
     log: Log = to_stderr,
 ) -> Manifest:
-    """Merge the datasets ``sources`` into a new one in the folder ``dataset`` and return its manifest.
+    """Merge several datasets into one, split by split.
 
     Each split holds the examples of the splits of the same name, which is verified by digest. A key may be in
     only one of the datasets. Without ``shards`` and options of shards, the existing shards are linked under
@@ -59,6 +59,9 @@ def merge(
         engine: engine that writes the shards: "local", all cores of this machine, or "beam", Apache Beam.
         beam_args: Apache Beam's pipeline options, as for ``build``.
         log: receives status lines.
+
+    Returns:
+        The new manifest.
 
     Raises:
         OptionsError: an argument is invalid.

@@ -34,7 +34,7 @@ def relabel(
     beam_args: Sequence[str] = (),
     log: Log = to_stderr,
 ) -> Manifest:
-    """Give examples of a dataset other classes and return its new manifest.
+    """Give examples of a dataset other classes.
 
     Only the shards that hold the examples are written. In their records only the label changes, which is
     verified, as is the digest of all others. Each example stays in its split and at its position. The old
@@ -49,6 +49,9 @@ def relabel(
         engine: engine that writes the shards: "local", all cores of this machine, or "beam", Apache Beam.
         beam_args: Apache Beam's pipeline options, as for ``build``.
         log: receives status lines.
+
+    Returns:
+        The new manifest.
 
     Raises:
         OptionsError: an argument is invalid.

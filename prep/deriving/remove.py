@@ -28,7 +28,7 @@ def remove(
     beam_args: Sequence[str] = (),
     log: Log = to_stderr,
 ) -> Manifest:
-    """Remove examples, and rejected inputs, from a dataset and return its new manifest.
+    """Remove examples, and rejected inputs, from a dataset.
 
     Only the shards that hold the examples are written, and those that give examples to them so that the
     shards of a split differ by at most one example, if they did before. Records are copied without being
@@ -45,6 +45,9 @@ def remove(
         engine: engine that writes the shards: "local", all cores of this machine, or "beam", Apache Beam.
         beam_args: Apache Beam's pipeline options, as for ``build``.
         log: receives status lines.
+
+    Returns:
+        The new manifest.
 
     Raises:
         OptionsError: an argument is invalid.

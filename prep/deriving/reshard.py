@@ -31,7 +31,7 @@ def reshard(
     beam_args: Sequence[str] = (),
     log: Log = to_stderr,
 ) -> Manifest:
-    """Write the dataset ``source`` to the folder ``dataset`` with new shards and return the new manifest.
+    """Write the examples of a dataset to other shards, in a new folder or in place.
 
     Records are copied without being parsed, decoded or encoded, and whole shards as files. Each split keeps
     its examples, which is verified by digest. An interrupted call resumes when it is repeated.
@@ -51,6 +51,9 @@ def reshard(
         engine: engine that writes the shards: "local", all cores of this machine, or "beam", Apache Beam.
         beam_args: Apache Beam's pipeline options, as for ``build``.
         log: receives status lines.
+
+    Returns:
+        The new manifest.
 
     Raises:
         OptionsError: an argument is invalid.

@@ -59,7 +59,7 @@ class Kind:
 
 
 _KINDS = (
-    Kind("images", "tfshards.prep.sources.folder:ImageFolder", "a folder of images"),
+    Kind("images", "tfshards.prep.sources.folder:ImageFolder", "A folder of images"),
     # an invalid array fails the build instead
     Kind(
         "arrays",
@@ -70,17 +70,17 @@ _KINDS = (
     Kind(
         "table",
         "tfshards.prep.sources.table:Table",
-        "rows of CSV, TSV, JSON Lines or Parquet files, with the images that they name",
+        "Rows of CSV, TSV, JSON Lines or Parquet files, with the images that they name",
     ),
     Kind(
         "coco",
         "tfshards.prep.sources.coco:Coco",
-        "images with boxes, keypoints and polygons in annotation files of COCO",
+        "Images with boxes, keypoints and polygons in annotation files of COCO",
     ),
     Kind(
         "yolo",
         "tfshards.prep.sources.yolo:Yolo",
-        "images with boxes, keypoints and polygons in text files of YOLO",
+        "Images with boxes, keypoints and polygons in text files of YOLO",
     ),
 )
 KINDS: dict[str, Kind] = {kind.name: kind for kind in _KINDS}

@@ -40,11 +40,14 @@ class Info(Manifest):
 
 
 def info(dataset: str | os.PathLike[str], *, all_classes: bool = False) -> Info:
-    """Return the manifest of a dataset: its splits, features, classes, options and totals.
+    """Show the splits, features, classes and totals of a dataset.
 
     Args:
         dataset: folder of the dataset, or its URL.
         all_classes: print every class with its full name, however many there are.
+
+    Returns:
+        The manifest.
 
     Raises:
         InputError: it is not a dataset.

@@ -84,7 +84,7 @@ def show(
     first: int | None = None,
     save: str | os.PathLike[str] | None = None,
 ) -> Iterator[Found]:
-    """Return examples by key or by position, the first one by default.
+    """Show examples by key or by position, the first one by default.
 
     Args:
         dataset: folder of the dataset, or its URL.

@@ -13,7 +13,7 @@ from tfshards.schemas import OptionsError
 def verify(
     dataset: str | os.PathLike[str], *, deep: bool = False, decode: bool = False, repair: bool = False
 ) -> VerificationReport:
-    """Return a report of every problem of a dataset; it is true if the dataset is sound.
+    """Compare a dataset with its manifest, and report every problem.
 
     The size and digest of every file (shards, indexes, labels, keys, rejects, views) are compared with the
     manifest, and the manifest with its own digest.
@@ -26,6 +26,9 @@ def verify(
         decode: also decode every image, and compare it with the schema; implies "deep".
         repair: rebuild damaged indexes, labels, keys and views, which follow from the shards and the
             manifest, and print the command that writes damaged shards again.
+
+    Returns:
+        The report, which is true if the dataset is sound.
 
     Raises:
         OptionsError: ``repair`` is given with ``deep`` or ``decode``.

@@ -14,24 +14,10 @@ from tfshards.prep.cli.parser import Verb, make_parser, subcommands
 from tfshards.prep.cli.verbs import VERBS as VERBS_OF_PREP
 
 _ROWS = (
-    Verb(
-        "bench",
-        "tfshards.loader.speed.bench_images:bench_images",
-        "measure how fast this machine reads a dataset, and what limits it",
-    ),
-    Verb(
-        "which",
-        "tfshards.loader.saved_run:which_of_run",
-        "print which examples a step of a run held",
-        ("position",),
-    ),
-    Verb(
-        "when",
-        "tfshards.loader.saved_run:when_of_run",
-        "print when examples come in a run, or came",
-        ("position", "examples"),
-    ),
-    Verb("completion", f"{__name__}:completion", "print a script that completes commands in a shell"),
+    Verb("bench", "tfshards.loader.speed.bench_dataset"),
+    Verb("which", "tfshards.loader.saved_run", ("position",)),
+    Verb("when", "tfshards.loader.saved_run", ("position", "examples")),
+    Verb("completion", __name__),
 )
 VERBS = VERBS_OF_PREP | {verb.name: verb for verb in _ROWS}
 

@@ -29,9 +29,7 @@ def count(dataset: str, *, splits: list[str] | None = None, most: int = 100) -> 
     found = read_manifest(dataset).splits
     return [min(most, found[name].num_examples) for name in splits or found]
 '''
-ROW = (
-    '_ROWS = (\n    Verb("count", "tfshards.prep.verification.count:count", "count the examples of splits"),'
-)
+ROW = '_ROWS = (\n    Verb("count", "tfshards.prep.verification.count"),'
 
 
 @pytest.fixture
@@ -77,7 +75,7 @@ def test_a_parameter_is_a_flag_and_a_row_is_a_verb(tfshards, tmp_path):
     assert (status, out.splitlines()[0]) == (0, "a new option")
     assert "text about the build" in tfshards("build", "arrays", "--help")[1]
 
-    assert "count the examples of splits" in tfshards("--help")[1]
+    assert "Count the examples of splits" in tfshards("--help")[1]
     assert "(default: 100)" in tfshards("count", "--help")[1]
     assert tfshards("count", "data")[:2] == (0, "8\n")
     assert json.loads(tfshards("count", "data", "--json", "--splits", "train", "--splits", "train")[1]) == [

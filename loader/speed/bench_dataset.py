@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tfshards.loader.speed.bench import Speeds
 
 
-def bench_images(
+def bench(
     dataset: str | os.PathLike[str],
     split: str | None = None,
     *,
