@@ -515,9 +515,9 @@ def receipts():
     seen = page.names["seen"]
     assert len(seen) == len({(each.epoch, each.number) for each in seen}) > 256
     # a step of which, and an example in most of 90 epochs of when
-    which, when = [each for each in page.printed if each.startswith("epoch ")]
-    assert len(which.splitlines()) == 256
-    assert len(when.splitlines()) > 60
+    lines = [line for line in "".join(page.printed).splitlines() if line.startswith("epoch ")]
+    assert len({line.split(", row")[0] for line in lines[:256]}) == 1
+    assert len({line.split(", step")[0] for line in lines[256:]}) > 60
 
 
 # whole pages
