@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from tfshards.prep import install_text
-from tfshards.prep.cli.parser import UsageError
 from tfshards.schemas import BuildError, FormatError, InputError, OptionsError, TfshardsError
 from tfshards.schemas.errors import one_line
 from tfshards.schemas.json_reader import Json
@@ -35,11 +34,7 @@ class Failure:
     message: str
     path: str | None = None
     remedy: str | None = None
-    prefix: str = "tfshards: "
     code: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.prefix}{self.message}"
 
     def to_json(self) -> dict[str, Json]:
         """Return the object that ``--json`` prints."""
@@ -60,8 +55,6 @@ def failure_of(error: Exception, with_origin: Callable[[str], str], arguments: S
         with_origin: adds to a message where an option that it names comes from.
         arguments: the command line.
     """
-    if isinstance(error, UsageError):
-        return Failure(2, "options", with_origin(str(error)), prefix=f"{error.prog}: ", code="usage")
     if isinstance(error, (RuntimeError, BuildError)) and _NO_THREAD in str(error):
         remedy = "give a smaller number of jobs with --jobs, or raise the limit of processes (ulimit -u)"
         return Failure(1, "system", f"the system refused to start a thread; {remedy}", None, remedy)
@@ -86,8 +79,7 @@ def interruption(status: int, *, is_resumable: bool) -> Failure:
     """Return what an interruption becomes."""
     remedy = "run the same command to resume" if is_resumable else None
     message = f"interrupted; {remedy}" if remedy else "interrupted"
-    # after the ^C that a terminal shows
-    return Failure(status, "interrupted", message, None, remedy, "\n")
+    return Failure(status, "interrupted", message, None, remedy)
 
 
 def _path_of(error: Exception) -> str | None:

@@ -68,7 +68,8 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
             status = error.status if isinstance(error, _Terminated) else 130
             call = getattr(args, "call", None)
             failure = interruption(status, is_resumable=bool(call and call.takes_beam_args))
-            console().error(str(failure))
+            # after the ^C that a terminal shows
+            console().error(f"\n{failure.message}")
             _print_failure(failure, prints_json=prints_json)
             return status
         except Exception as error:
@@ -77,7 +78,7 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
             _print_failure(failure, prints_json=prints_json)
             if failure.kind == "internal":
                 raise
-            console().error(str(failure))
+            console().error(f"tfshards: {failure.message}")
             return failure.status
 
 

@@ -139,20 +139,13 @@ class _Formatter(argparse.HelpFormatter):
         return "\n\n".join(fill(each, width, indent) for each in text.split("\n\n"))
 
 
-class UsageError(OptionsError):
-    """The command line is not one that a parser accepts."""
-
-    def __init__(self, prog: str, message: str) -> None:
-        super().__init__(f"{message}; see {prog} --help", code="usage")
-        self.prog: str = prog
-
-
 class _Parser(argparse.ArgumentParser):
     """A parser that raises a mistake; argparse prints all options, and ends the program."""
 
     def error(self, message: str) -> NoReturn:
         message = message.replace("ignored explicit argument", "a switch has no value, but it was given")
-        raise UsageError(self.prog, message + (self._close(message) or self._hint(message)))
+        hint = self._close(message) or self._hint(message)
+        raise OptionsError(f"{message}{hint}; see {self.prog} --help", code="usage")
 
     def _hint(self, message: str) -> str:
         """Return what may be wrong about a word that resembles no other."""
