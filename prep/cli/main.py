@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
         try:
             parser = make_parser(verbs, own)
             if own and own[0].startswith("-") and own[0] not in parser._option_string_actions:
-                parser.error(f"unrecognized arguments: {own[0]} before the verb; options follow it")
+                parser.error(f"unrecognized arguments: {own[0]} before COMMAND; options follow it")
             config = _configured(parser, own)
             args, unknown = _parsed(parser, own)
             prints_json = args.json
