@@ -47,9 +47,8 @@ def test_the_files_that_architecture_names_exist():
 
 @pytest.mark.parametrize("room", ["prep", "loader", "schemas"])
 def test_architecture_lists_each_folder_with_the_first_sentence_of_its_docstring(room):
-    lines = re.findall(
-        r"^- `\w+/`: .+$", ARCHITECTURE.partition(f"\n### {room}\n")[2].partition("\n#")[0], re.M
-    )
+    section = ARCHITECTURE.partition(f"\n### {room}\n")[2].partition("\n#")[0]
+    lines = re.findall(r"^- `\w+/`: .+$", section, re.M)
     docstrings = {
         path.parent.name: ast.get_docstring(ast.parse(path.read_text()))
         for path in (ROOT / room).glob("*/__init__.py")
