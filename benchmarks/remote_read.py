@@ -9,6 +9,7 @@ are JPEG files of noise of about 29 KB, arrays have 784 bytes. Local files are i
 from __future__ import annotations
 
 import argparse
+import io
 import itertools
 import json
 import os
@@ -24,7 +25,6 @@ from pathlib import Path
 import measure
 import numpy as np
 from object_server import BUCKET, ObjectServer, objects_of
-from remote import make_image
 
 TABLES = ("bytes", "caches", "speed")
 EPOCHS = 5
@@ -92,6 +92,15 @@ def main() -> None:
         f"\n`python benchmarks/remote_read.py --delay {options.delay} --photos {options.photos} --arrays "
         f"{options.arrays} --rounds {options.rounds} --only {' '.join(options.only)}`"
     )
+
+
+def make_image(side: int, seed: int = 0) -> bytes:
+    from PIL import Image
+
+    file = io.BytesIO()
+    pixels = np.random.default_rng(seed).integers(0, 256, (side // 8, side // 8, 3), dtype=np.uint8)
+    Image.fromarray(pixels).resize((side, side)).save(file, "JPEG", quality=90)
+    return file.getvalue()
 
 
 def build_photos(work: Path, count: int) -> Path:

@@ -4,7 +4,7 @@
             ^ offset of a record          ^ offset of the next, which ends it
 
 A header holds the length of the data and its checksum, a footer the checksum of the data. A record is sound
-if both checksums are right and the length is that of the index.
+if both checksums are right and the length equals the one in the index.
 """
 
 from __future__ import annotations
@@ -345,7 +345,7 @@ class Frames:
 
 @cache
 def _requests(_process: int) -> ThreadPoolExecutor:
-    """Return the threads that request records; a forked process has none of those of its parent."""
+    """Return the threads that request records; a forked process has none of its parent's threads."""
     return ThreadPoolExecutor(_NUM_REQUESTS, thread_name_prefix="tfshards-fetching")
 
 
