@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from tfshards.prep.sources.folder import ImageFolder
     from tfshards.prep.sources.table import Table
     from tfshards.prep.sources.yolo import Yolo
-    from tfshards.prep.verification.repair import repair
     from tfshards.prep.verification.report import RecordProblem, VerificationReport
+    from tfshards.prep.verification.show import Shown, ShownExample, show
     from tfshards.prep.verification.verify import verify
     from tfshards.schemas import read_manifest as info
 
@@ -56,6 +56,8 @@ __all__ = [
     "ReportOptions",
     "ShardCounts",
     "ShardOptions",
+    "Shown",
+    "ShownExample",
     "Table",
     "VerificationReport",
     "WriteShards",
@@ -75,10 +77,10 @@ __all__ = [
     "prune",
     "relabel",
     "remove",
-    "repair",
     "report",
     "reshard",
     "restore",
+    "show",
     "verify",
 ]
 
@@ -136,7 +138,6 @@ _NAMES = {
     "prep.deriving.merge": "merge",
     "prep.deriving.relabel": "relabel",
     "prep.deriving.remove": "remove",
-    "prep.verification.repair": "repair",
     "prep.deriving.reshard": "reshard",
     "prep.sources.arrays": "Arrays",
     "prep.sources.coco": "Coco",
@@ -145,6 +146,7 @@ _NAMES = {
     "prep.sources.table": "Table",
     "prep.sources.yolo": "Yolo",
     "prep.verification.report": "RecordProblem VerificationReport",
+    "prep.verification.show": "Shown ShownExample show",
     "prep.verification.verify": "verify",
     "schemas": "info",
 }

@@ -8,13 +8,15 @@ from tfshards.prep.cli.verb import Result, Verb, add_dataset
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    from tfshards.prep.exporting.export import FORMATS
-
     add_dataset(parser)
-    texts = [f"{name} ({chosen.text})" for name, chosen in FORMATS.items()]
     add = parser.add_argument
     add("directory", metavar="DIR", help="output folder: new, or of an unfinished export to resume")
-    add("--to", required=True, choices=(*FORMATS,), help=f"format: {', '.join(texts)}")
+    add(
+        "--to",
+        required=True,
+        choices=("webdataset", "parquet"),
+        help="format: webdataset (tar files) or parquet (for Hugging Face datasets)",
+    )
     add("--select", metavar="NAMES", help="comma-separated names of the features to export (default: all)")
     add("--as-bytes", metavar="NAMES", default="", help="comma-separated names of features that are not text")
 

@@ -12,7 +12,7 @@ from tfshards.prep.cli.flags import with_flags
 from tfshards.prep.cli.option_files import Expanded
 from tfshards.prep.cli.parser import UsageError
 from tfshards.schemas import BuildError, FormatError, InputError, OptionsError, TfshardsError
-from tfshards.schemas.errors import one_line, texts
+from tfshards.schemas.errors import one_line
 from tfshards.schemas.json_reader import Json
 
 # The kind and exit status of each class of errors: the first one that fits.
@@ -78,8 +78,7 @@ def failure_of(error: Exception, parser: argparse.ArgumentParser, expanded: Expa
     message = expanded.with_origin(with_flags(str(error), parser))
     assert isinstance(error, TfshardsError)
     stated = None if error.remedy is None else with_flags(error.remedy, parser)
-    code = error.code if error.code in texts() else ""
-    return Failure(status, kind, message, _path_of(error), stated, code=code)
+    return Failure(status, kind, message, _path_of(error), stated, code=error.code)
 
 
 def interruption(status: int, *, is_resumable: bool) -> Failure:

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from tfshards.prep.cli.arguments import add_options, values_of
 from tfshards.prep.cli.verb import Result, Verb, add_dataset
-from tfshards.prep.progress.lines import report_line
-from tfshards.prep.records.dataset_files import check_new_file
 from tfshards.prep.views.tfds import INFO_NAME
 from tfshards.schemas import OptionsError, read_manifest
 from tfshards.schemas.manifest import manifest_text
 from tfshards.schemas.storage import any_path
-from tfshards.schemas.storage.any_path import local_path
-from tfshards.schemas.storage.verbs import put
 from tfshards.schemas.summary import escaped
-
-if TYPE_CHECKING:
-    from tfshards.prep.verification.show import Found
 
 
 def _add_info_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,48 +63,9 @@ def _add_show_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_show(args: argparse.Namespace) -> Result:
-    from tfshards.prep.verification.show import examples, find
+    from tfshards.prep.verification.show import show
 
-    count = 1 if args.first is None else args.first
-    if count < 1:
-        raise OptionsError("first-range", count=count)
-    if args.save and count > 1:
-        raise OptionsError("save-with-first", count=count)
-    if args.first is None and args.key is not None:
-        found = iter([find(args.dataset, args.key)])
-    else:
-        found = examples(args.dataset, args.key, count)
-    if args.save:
-        ones = list(found)
-        for one in ones:
-            _save(one, args)
-        found = iter(ones)
-    # with an empty line between two examples
-    texts = (f"\n{example_text(one)}" if number else example_text(one) for number, one in enumerate(found))
-    return Result(lambda: texts, lambda: {"examples": [one.to_json() for one in found]})
-
-
-def _save(found: Found, args: argparse.Namespace) -> None:
-    images = [feature.name for feature in found.schema.features if feature.is_encoded]
-    data = next(iter(found.values[images[0]]), None) if images else None
-    if not isinstance(data, bytes):
-        raise OptionsError("save-without-images")
-    path = local_path(args.save)
-    check_new_file(path, "the image", lambda file: file.read(len(data) + 1) == data)
-    put(path, data)
-    report_line(f"wrote the image to {args.save}")
-
-
-def example_text(found: Found) -> str:
-    """Return the position of an example and the value of each feature as text."""
-    from tfshards.prep.verification.show import description
-
-    lines = [f"split {found.split}, example {found.number}, record {found.record} of {found.shard}"]
-    lines += [
-        f"{feature.name}: {description(feature, found.schema, found.values[feature.name])}"
-        for feature in found.schema.features
-    ]
-    return "\n".join(lines)
+    return Result.of(show(args.dataset, args.key, first=args.first, save=args.save))
 
 
 SHOW = Verb("show", "print examples by key or by number", _add_show_arguments, _run_show, takes_jobs=False)

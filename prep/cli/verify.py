@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 
 from tfshards.prep.cli.verb import Result, Verb, add_dataset
-from tfshards.schemas import FormatError, OptionsError, Problem
-from tfshards.schemas.names import MANIFEST_NAME
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,27 +21,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> Result:
-    from tfshards.prep.verification.report import VerificationReport
     from tfshards.prep.verification.verify import verify
 
-    if args.repair:
-        return _repair(args)
-    try:
-        report = verify(args.dataset, deep=args.deep, decode=args.decode)
-    except FormatError as error:
-        problems = (Problem(f"{MANIFEST_NAME}: {found.place}", found.message) for found in error.problems)
-        report = VerificationReport(args.dataset, tuple(problems))
-    return Result.of(report, 0 if report else 1)
-
-
-def _repair(args: argparse.Namespace) -> Result:
-    from tfshards.prep.verification.repair import repair
-
-    for option in ("deep", "decode"):
-        if getattr(args, option):
-            raise OptionsError("repair-with-check", option=option)
-    # the report lists the rebuilt files after the problems
-    report = repair(args.dataset)
+    report = verify(args.dataset, deep=args.deep, decode=args.decode, repair=args.repair)
     return Result.of(report, 0 if report else 1)
 
 

@@ -1,4 +1,4 @@
-"""Find examples of a dataset by key or by number, and describe their values in text."""
+"""Find examples of a dataset by key or by position, and describe their values."""
 
 from __future__ import annotations
 
@@ -13,11 +13,22 @@ import numpy as np
 
 from tfshards.prep.building.rejects import read_rejects
 from tfshards.prep.imaging.formats import HEAD_BYTES, format_of
+from tfshards.prep.progress.lines import report_line
+from tfshards.prep.records.dataset_files import check_new_file
 from tfshards.prep.records.frames import RecordError, read_some
 from tfshards.prep.records.values import parse_record
 from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.writing.build_folder import Reject
-from tfshards.schemas import Feature, FormatError, InputError, Manifest, Schema, keys, read_manifest
+from tfshards.schemas import (
+    Feature,
+    FormatError,
+    InputError,
+    Manifest,
+    OptionsError,
+    Schema,
+    keys,
+    read_manifest,
+)
 from tfshards.schemas.companions import read_index
 from tfshards.schemas.errors import size
 from tfshards.schemas.example import Decoded
@@ -25,6 +36,8 @@ from tfshards.schemas.json_reader import Json
 from tfshards.schemas.schema import UNCOMMON_DTYPES
 from tfshards.schemas.split import rows_by_shard
 from tfshards.schemas.storage import AnyPath, any_path
+from tfshards.schemas.storage.any_path import local_path
+from tfshards.schemas.storage.verbs import put
 from tfshards.schemas.summary import escaped
 
 _SHOWN_ELEMENTS = 8
@@ -32,79 +45,150 @@ _SHOWN_BYTES = 200
 _POSITION = re.compile(r"(?:(.+):)?([0-9]{1,18})")
 
 
-@dataclass(frozen=True)
-class Found:
-    """One example of a dataset."""
+@dataclass(frozen=True, repr=False)
+class ShownExample:
+    """One example: where it is, and its values as text and as JSON."""
 
-    schema: Schema
     split: str
     number: int
     shard: str
     record: int
-    values: dict[str, Decoded]
+    lines: tuple[str, ...]
+    features: dict[str, Json]
+
+    def __repr__(self) -> str:
+        """Return the position, and a line for each feature."""
+        position = f"split {self.split}, example {self.number}, record {self.record} of {self.shard}"
+        return "\n".join([position, *self.lines])
 
     def to_json(self) -> dict[str, Json]:
-        """Return the example as JSON values: of an image what it is, of a class also its name."""
-        features = self.schema.features
-        return {
-            "split": self.split,
-            "number": self.number,
-            "shard": self.shard,
-            "record": self.record,
-            "features": {one.name: _json_of(one, self.schema, self.values[one.name]) for one in features},
-        }
+        """Return the position and the values: of an image what it is, of a class also its name."""
+        return {name: value for name, value in vars(self).items() if name != "lines"}
 
 
-def find(root: str | os.PathLike[str], what: str) -> Found:
-    """Return the example with a key, or at a position such as ``train:5``, or ``5`` if there is one split.
+@dataclass(frozen=True, repr=False)
+class Shown:
+    """Some examples; the text is what ``tfshards show`` prints."""
 
-    A number alone is a key, not a position, if the keys of the dataset are row numbers. Only the record of
-    the example is read.
+    examples: tuple[ShownExample, ...]
+
+    def __repr__(self) -> str:
+        """Return the texts of the examples, with an empty line between two of them."""
+        return "\n\n".join(map(repr, self.examples))
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the examples as JSON values."""
+        return {"examples": [each.to_json() for each in self.examples]}
+
+
+def show(
+    dataset: str | os.PathLike[str],
+    key: str | None = None,
+    *,
+    first: int | None = None,
+    save: str | os.PathLike[str] | None = None,
+) -> Shown:
+    """Print examples by key or by position; only their records are read.
+
+    Args:
+        dataset: folder of the dataset, or its URL.
+        key: key of the example (path relative to the image folder, or row number), or its position as
+            SPLIT:NUMBER; where keys are not row numbers and there is one split, also as NUMBER. With first, a
+            split. By default the first example is shown.
+        first: show this many examples, the first ones of a split, or of all splits one after another.
+        save: also write the encoded image of the example to this file.
+
+    Raises:
+        OptionsError: ``first`` is less than 1, or ``save`` has no image or several.
+        InputError: there is no such dataset, split or example, or ``save`` names a file of another kind.
+        FormatError: an index is damaged.
+        RecordError: a record is damaged.
     """
-    manifest, folder = read_manifest(root), any_path(root)
-    position = _POSITION.fullmatch(what)
-    split = position[1] if position else None
-    if position is None or (split not in manifest.splits if split else _has_row_numbers(folder, manifest)):
-        return _find_key(folder, manifest, what)
-    if split is None and len(manifest.splits) > 1:
-        named = ", ".join(f"{name}:{position[2]}" for name in manifest.splits)
-        raise InputError("split-needed", root=root, named=named)
-    split = split or next(iter(manifest.splits))
-    number, size = int(position[2]), manifest.splits[split].num_examples
-    if number >= size:
-        raise InputError("number-unknown", root=root, split=split, size=size, what=what)
-    return next(_read(folder, manifest, split, number, number + 1))
+    if first is not None and first < 1:
+        raise OptionsError(f"first={first} must be at least 1")
+    if save is not None and first is not None and first > 1:
+        raise OptionsError(f"save= writes one image, but first={first} shows several; leave first= out")
+    manifest, folder = read_manifest(dataset), any_path(dataset)
+    images = [feature.name for feature in manifest.schema.features if feature.is_encoded]
+    if save is not None and not images:
+        raise OptionsError(f"save= writes an image, but {folder} has no images; leave it out")
+    examples: list[ShownExample] = []
+    if first is None and key is not None:
+        places = [_place(folder, manifest, key)]
+    else:
+        places = _first(folder, manifest, key, first or 1)
+    for split, start, stop in places:
+        for number, shard, record, values in _read(folder, manifest, split, start, stop):
+            if save is not None:
+                _save(_only_bytes(values[images[0]]), local_path(save))
+            lines, features = list[str](), dict[str, Json]()
+            for one in manifest.schema.features:
+                value = values[one.name]
+                lines.append(f"{one.name}: {description(one, manifest.schema, value)}")
+                features[one.name] = _json_of(one, manifest.schema, value)
+            examples.append(ShownExample(split, number, shard, record, tuple(lines), features))
+    return Shown(tuple(examples))
 
 
-def examples(root: str | os.PathLike[str], split: str | None, count: int) -> Iterator[Found]:
-    """Yield the first examples of a split, or of all splits one after another, in stored order."""
-    manifest, folder = read_manifest(root), any_path(root)
+def _first(root: AnyPath, manifest: Manifest, split: str | None, count: int) -> list[tuple[str, int, int]]:
     if split is not None and split not in manifest.splits:
         names = ", ".join(map(repr, manifest.splits))
-        raise InputError("split-not-shown", root=root, split=split, names=names)
+        raise InputError(f"{root} has no split {split!r}; the splits are {names}")
+    places = []
     for name in manifest.splits if split is None else [split]:
-        size = min(count, manifest.splits[name].num_examples)
-        yield from _read(folder, manifest, name, 0, size)
-        count -= size
+        number = min(count, manifest.splits[name].num_examples)
+        places.append((name, 0, number))
+        count -= number
+    return places
 
 
-def _find_key(root: AnyPath, manifest: Manifest, key: str) -> Found:
-    rejects: list[Reject] = []
-    if manifest.totals.rejected:
-        # the file only adds a reason to the message: without it, the key is reported as unknown
-        with suppress(InputError):
-            rejects = read_rejects(root, manifest)
+def _save(data: bytes, path: AnyPath) -> None:
+    check_new_file(path, "the image", lambda file: file.read(len(data) + 1) == data)
+    put(path, data)
+    report_line(f"wrote the image to {path}")
+
+
+def _place(root: AnyPath, manifest: Manifest, what: str) -> tuple[str, int, int]:
+    """Return the split, the number and the next number of the example with a key or at a position.
+
+    A number alone is a key, not a position, if the keys of the dataset are row numbers.
+    """
+    position = _POSITION.fullmatch(what)
+    split = position[1] if position else None
+    if position is None or (split not in manifest.splits if split else _has_row_numbers(root, manifest)):
+        return _place_of_key(root, manifest, what)
+    if split is None and len(manifest.splits) > 1:
+        named = ", ".join(f"{name}:{position[2]}" for name in manifest.splits)
+        raise InputError(f"{root} has several splits; give one of {named}")
+    split = split or next(iter(manifest.splits))
+    number, count = int(position[2]), manifest.splits[split].num_examples
+    if number >= count:
+        raise InputError(
+            f"split {split!r} of {root} has {count} examples, numbered from 0; {what} is not one of them"
+        )
+    return split, number, number + 1
+
+
+def _place_of_key(root: AnyPath, manifest: Manifest, key: str) -> tuple[str, int, int]:
     wanted = os.fsencode(key)
-    for reject in rejects:
-        if to_bytes(reject.key) == wanted:
-            raise InputError(
-                "key-rejected", root=root, key=reject.key, reason=reject.reason, detail=reject.detail
-            )
     for name, split in manifest.splits.items() if manifest.schema.key else ():
         number = int(keys.find(root, split.shards, [wanted])[0])
         if number >= 0:
-            return next(_read(root, manifest, name, number, number + 1))
-    raise InputError("key-unknown", root=root, key=key, position=f"{next(iter(manifest.splits))}:0")
+            return name, number, number + 1
+    rejects: list[Reject] = []
+    # the file only adds a reason to the message: without it, the key is reported as unknown
+    with suppress(InputError):
+        rejects = read_rejects(root, manifest) if manifest.totals.rejected else []
+    for reject in rejects:
+        if to_bytes(reject.key) == wanted:
+            raise InputError(
+                f"{root} rejected {reject.key!r} ({reject.reason}): {reject.detail}", code="key-rejected"
+            )
+    position = f"{next(iter(manifest.splits))}:0"
+    raise InputError(
+        f"{root} has no example with the key {key!r}; give a key, or a position such as {position}",
+        code="key-unknown",
+    )
 
 
 def _has_row_numbers(root: AnyPath, manifest: Manifest) -> bool:
@@ -115,8 +199,10 @@ def _has_row_numbers(root: AnyPath, manifest: Manifest) -> bool:
     return keys.keys_at(root, held[:1], np.array([0]))[0].isdigit()
 
 
-def _read(root: AnyPath, manifest: Manifest, split: str, start: int, stop: int) -> Iterator[Found]:
-    """Yield some examples of a split by their numbers, without reading other records."""
+def _read(
+    root: AnyPath, manifest: Manifest, split: str, start: int, stop: int
+) -> Iterator[tuple[int, str, int, dict[str, Decoded]]]:
+    """Yield number, shard, record and values of some examples of a split, without reading other records."""
     numbers = np.arange(start, stop)
     for _, shard, rows, records in rows_by_shard(manifest.splits[split].shards, numbers):
         index, problems = read_index(root, shard)
@@ -129,7 +215,7 @@ def _read(root: AnyPath, manifest: Manifest, split: str, start: int, stop: int) 
             values, fault = parse_record(frame.require_data(path), manifest)
             if fault:
                 raise RecordError(path, frame.number, frame.offset, fault)
-            yield Found(manifest.schema, split, number, shard.path, frame.number, values)
+            yield number, shard.path, frame.number, values
 
 
 def description(feature: Feature, schema: Schema, values: Decoded) -> str:
