@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
 from tfshards.prep.cli.verb import Result, Verb, add_dataset
-from tfshards.schemas import FormatError
+from tfshards.schemas import FormatError, OptionsError
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,14 +32,13 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(args: argparse.Namespace) -> Result:
     from tfshards.prep.adoption.adopt import adopt
-    from tfshards.prep.adoption.files import parse_globs
     from tfshards.prep.sources.classes import read_class_names
 
     try:
         manifest = adopt(
             args.dataset,
             name=args.name,
-            splits=parse_globs(args.splits or ()),
+            splits=_splits(args.splits or ()),
             label=args.label,
             class_names=None if args.class_names is None else read_class_names(args.class_names),
             overwrite=args.overwrite,
@@ -47,6 +47,18 @@ def _run(args: argparse.Namespace) -> Result:
         error.max_listed = len(error.problems)
         raise
     return Result.of_manifest(manifest)
+
+
+def _splits(texts: Sequence[str]) -> dict[str, str]:
+    """Return the patterns in texts such as ``train=part-0*``, by split."""
+    splits: dict[str, str] = {}
+    for text in texts:
+        name, _, glob = text.partition("=")
+        if not glob or name in splits:
+            fault = "repeats a split" if glob else "must be NAME=GLOB, such as train='train-*'"
+            raise OptionsError(f"splits={text!r} {fault}")
+        splits[name] = glob
+    return splits
 
 
 ADOPT = Verb("adopt", "write a manifest for existing TFRecord files", _add_arguments, _run)

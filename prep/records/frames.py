@@ -52,7 +52,8 @@ class RecordError(TfshardsError):
         self.record: int = record
         self.offset: int = offset
         self.fault: str = fault
-        super().__init__(f"{path}: record {record} at byte {offset}: {fault}", code="record-damaged")
+        text = f"{path}: record {record} at byte {offset}: {fault}"
+        super().__init__(text, code="record-damaged", path=path, record=record, offset=offset, fault=fault)
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.path, self.record, self.offset, self.fault)
@@ -233,9 +234,7 @@ def _parts(path: AnyPath, compression: Compression, index: RecordIndex, records:
     for first, last, data, fault in _together(path, compression, starts, ends):
         some = slice(first, last)
         places = starts[some] - starts[first], ends[some] - starts[first]
-        numbers, offsets, begins, stops = (
-            each.tolist() for each in (records[some], starts[some], *places)
-        )
+        numbers, offsets, begins, stops = (each.tolist() for each in (records[some], starts[some], *places))
         yield Part(numbers, offsets, begins, stops, data, fault)
 
 

@@ -42,7 +42,7 @@ def test_files_equal_those_of_tensorflow_byte_for_byte(records, scratch):
 
 def test_a_record_that_protobuf_cannot_parse_is_not_written():
     # zeros that the system provides when they are read, which they are not
-    with pytest.raises(InputError, match="has 2147483648 bytes, but .* at most 2147483647"):
+    with pytest.raises(InputError, match=r"has 2147483648 bytes, but .* at most 2147483647"):
         frame(bytes(1 << 31))
 
 
