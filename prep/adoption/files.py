@@ -53,7 +53,9 @@ def choose_files(root: AnyPath, globs: Mapping[str, str], folders: Collection[st
     others = sorted(
         path
         for path in sizes_below(root)
-        if "/." not in f"/{path}" and path != MANIFEST_NAME and path.partition("/")[0] not in folders
+        if not ("/." in f"/{path}" or path == MANIFEST_NAME or path.partition("/")[0] in folders)
+        # next to shards, also by other tools
+        and not path.endswith((".idx", ".labels", ".keys"))
     )
     # of many objects, the first bytes are requested at the same time
     forms = dict(zip(others, each(root, lambda path: _form(root / path), others), strict=True))

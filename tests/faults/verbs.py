@@ -151,8 +151,8 @@ FAULTS = [
     (
         "the index counts a byte too few for each record",
         "prep/records/shard_file.py",
-        "text = index.to_text()",
-        "text = RecordIndex(lengths + FRAME_OVERHEAD - 1).to_text()",
+        "[index.to_text()",
+        "[RecordIndex(self.lengths + FRAME_OVERHEAD - 1).to_text()",
         VERBS,
     ),
     (
@@ -207,8 +207,8 @@ FAULTS = [
     (
         "repair rebuilds no file of labels",
         "prep/verification/repair.py",
-        "for path, data in files.items():",
-        "for path, data in [*files.items()][:1]:",
+        "yield from _companions(folder, shard, manifest).items()",
+        "yield from [*_companions(folder, shard, manifest).items()][:1]",
         VERBS,
     ),
     (
