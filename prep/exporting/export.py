@@ -1,7 +1,7 @@
 """Export a dataset to the format of another tool: each shard becomes one part, written in parallel.
 
 exported/photos/.export/export.json    the first file: what is exported, and that the folder is of tfshards
-exported/photos/.export/….json         the size and the digest of each finished part
+exported/photos/.export/….json         the size and the checksum of each finished part
 exported/photos/data/….parquet         a part gets its name when it is complete
 exported/photos/labels.txt             the class names, in label order
 """
@@ -19,6 +19,8 @@ from importlib.metadata import version
 from itertools import accumulate
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
+
+import google_crc32c
 
 from tfshards.prep.building.output import existing_folder
 from tfshards.prep.building.write import run_work
@@ -59,7 +61,7 @@ from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.any_path import local_path
 from tfshards.schemas.storage.locking import LOCK_NAME, locked
 from tfshards.schemas.storage.untrusted import LISTS, read_whole
-from tfshards.schemas.storage.verbs import file_digest, make_folder, put, sync
+from tfshards.schemas.storage.verbs import make_folder, put, sync
 
 FormatName = Literal["webdataset", "parquet"]
 # each has the paths of its parts, what it cannot hold, and what writes a part
@@ -137,11 +139,10 @@ class Task:
         return self.work / f"{part.path.rpartition('/')[2]}.json"
 
     def is_finished(self, part: Part, tick: Tick = lambda _: None) -> bool:
-        """Return whether a part is as it was written, by its size and its digest."""
-        path = self.directory / part.path
-        with suppress(OSError, ValueError, TypeError):
-            num_bytes, digest = load_json(read_whole(self.done_path(part), LISTS))
-            return bool(path.stat().st_size == num_bytes and file_digest(path, tick) == digest)
+        """Return whether a part is as it was written, by its size and its checksum."""
+        with suppress(OSError, ValueError):
+            recorded = load_json(read_whole(self.done_path(part), LISTS))
+            return recorded == _stamp(self.directory / part.path, tick)
         return False
 
     def write(self, part: Part) -> None:
@@ -155,7 +156,7 @@ class Task:
             self.root, part.shard, self.compression, self.schema, self.binary, self.reporter.report
         )
         _FORMATS[self.to].write(unfinished, self.schema, self.binary, groups, part.first)
-        done = unfinished.stat().st_size, file_digest(unfinished)
+        done = _stamp(unfinished)
         sync(unfinished)
         make_folder(path.parent)
         unfinished.replace(path)
@@ -177,7 +178,7 @@ def export(
     """Write the examples of a dataset in the format of another tool.
 
     Each shard becomes one part, and an engine writes several at the same time. The same call resumes a
-    killed export: it keeps the finished parts whose digests match, and ends with the same bytes. Class names
+    killed export: it keeps the finished parts whose checksums match, and ends with the same bytes. Class names
     are also in ``labels.txt``, in label order.
 
     Args:
@@ -312,6 +313,16 @@ def _write(task: Task, parts: Sequence[Part], run: Callable[[Work], None]) -> No
         measure=lambda: _written([part for part in parts if task.done_path(part).exists()]),
     )
     run_work(run, work, task.directory)
+
+
+def _stamp(path: Path, tick: Tick = lambda _: None) -> list[int]:
+    """Return the size and the CRC-32C of a file; a digest would take a fifth of the time of an export."""
+    num_bytes = crc = 0
+    with path.open("rb", buffering=0) as file:
+        while block := file.read(1 << 20):
+            num_bytes, crc = num_bytes + len(block), google_crc32c.extend(crc, block)
+            tick(len(block))
+    return [num_bytes, crc]
 
 
 def _written(parts: Sequence[Part]) -> Written:
