@@ -178,8 +178,8 @@ def export(
     """Write the examples of a dataset in the format of another tool.
 
     Each shard becomes one part, and an engine writes several at the same time. The same call resumes a
-    killed export: it keeps the finished parts whose checksums match, and ends with the same bytes. Class names
-    are also in ``labels.txt``, in label order.
+    killed export: it keeps the finished parts whose checksums match, and ends with the same bytes. Class
+    names are also in ``labels.txt``, in label order.
 
     Args:
         dataset: folder of the dataset, or its URL.

@@ -215,7 +215,7 @@ CHANGES = {
 }
 AFTER = [*itertools.product(CHANGES, ["few", "many"], ["stored", "runs"])]
 # sound records of other lengths
-CHANGES["exchanged"] = (exchange, "record .* (bytes of data, not .* as the index|length does not match)")
+CHANGES["exchanged"] = (exchange, "record .* (not .* as the index|length does not match)")
 AFTER.append(("exchanged", "few", "runs"))
 
 

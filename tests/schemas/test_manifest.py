@@ -360,7 +360,7 @@ def test_values_at_their_limits_are_accepted(place, value, problems):
 def one_split(schema, split, **fields):
     return json.loads(
         dataclasses.replace(
-            Manifest("a", "0" * 8, "", schema, {"all": split}, Totals(10, 10)), **fields
+            Manifest("a", "0" * 8, "0" * 8, schema, {"all": split}, Totals(10, 10)), **fields
         ).to_text()
     )
 
@@ -394,7 +394,7 @@ TOGETHER = [
 
 @pytest.mark.parametrize(("schema", "split", "fault"), TOGETHER)
 def test_splits_must_fit_their_schema(schema, split, fault, problems):
-    top = json.loads(Manifest("a", "0" * 8, "", schema, {"all": split}, Totals(10, 10)).to_text())
+    top = json.loads(Manifest("a", "0" * 8, "0" * 8, schema, {"all": split}, Totals(10, 10)).to_text())
     assert [place for place, _ in problems(top)] == [f"splits.all.{each}" for each in [fault] if each]
 
 

@@ -117,7 +117,7 @@ def test_files_in_a_bucket_are_adopted_as_on_a_disk(tmp_path, bucket, upload, mo
     # a folder of the name of its build that is of somebody else
     (folder / manifests[0].folder / "build.json").write_text("{}")
     with pytest.raises(InputError, match=f"{bucket.url}/foreign/{manifests[0].folder}"):
-        prep.adopt(upload(folder, "foreign"), overwrite=True, log=log.append)
+        prep.adopt(upload(folder, "foreign"), name="files", overwrite=True, log=log.append)
     # another process adopts the files while this one reads them
     scan = adopted_files.scan
 
