@@ -142,7 +142,7 @@ class Task:
         """Return whether a part is as it was written, by its size and its checksum."""
         with suppress(OSError, ValueError):
             recorded = load_json(read_whole(self.done_path(part), LISTS))
-            return recorded == _stamp(self.directory / part.path, tick)
+            return bool(recorded == _stamp(self.directory / part.path, tick))
         return False
 
     def write(self, part: Part) -> None:

@@ -114,8 +114,8 @@ FAULTS = [
     (
         "a commit removes the generation that it replaces",
         "prep/building/commit.py",
-        "        if old is not None and old.folder:\n            report_line(",
-        "        if old is not None and old.folder:\n            BuildFolder(folder, old.folder).remove()\n"
+        "        if old is not None:\n            report_line(",
+        "        if old is not None:\n            BuildFolder(folder, old.folder).remove()\n"
         "            report_line(",
         VERBS,
     ),
