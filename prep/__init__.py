@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tfshards.prep.sources.table import Table
     from tfshards.prep.sources.yolo import Yolo
     from tfshards.prep.verification.report import RecordProblem, VerificationReport
-    from tfshards.prep.verification.show import Shown, ShownExample, show
+    from tfshards.prep.verification.show import show
     from tfshards.prep.verification.verify import verify
     from tfshards.schemas import read_manifest as info
 
@@ -56,8 +56,6 @@ __all__ = [
     "ReportOptions",
     "ShardCounts",
     "ShardOptions",
-    "Shown",
-    "ShownExample",
     "Table",
     "VerificationReport",
     "WriteShards",
@@ -146,7 +144,7 @@ _NAMES = {
     "prep.sources.table": "Table",
     "prep.sources.yolo": "Yolo",
     "prep.verification.report": "RecordProblem VerificationReport",
-    "prep.verification.show": "Shown ShownExample show",
+    "prep.verification.show": "show",
     "prep.verification.verify": "verify",
     "schemas": "info",
 }

@@ -39,6 +39,15 @@ def read_index(root: AnyPath, shard: Shard) -> tuple[RecordIndex | None, list[Pr
     return _read(root / path, path, MAX_LINE * shard.num_examples, shard.index_digest, parse)
 
 
+def require_index(root: AnyPath, shard: Shard) -> RecordIndex:
+    """Return the index of a shard of the dataset in ``root``; raise FormatError if it is damaged."""
+    index, problems = read_index(root, shard)
+    if index is None:
+        subject = f"{root}: the index of a shard (`tfshards verify {root} --repair` rebuilds it)"
+        raise FormatError(subject, problems)
+    return index
+
+
 def read_labels(root: AnyPath, shard: Shard) -> tuple[IntArray | None, list[Problem]]:
     """Return the labels of a shard of the dataset in ``root``, or None and what is wrong with them."""
     path, most = shard.labels_path, labels_size(shard.num_examples)

@@ -65,7 +65,10 @@ def _add_show_arguments(parser: argparse.ArgumentParser) -> None:
 def _run_show(args: argparse.Namespace) -> Result:
     from tfshards.prep.verification.show import show
 
-    return Result.of(show(args.dataset, args.key, first=args.first, save=args.save))
+    found = show(args.dataset, args.key, first=args.first, save=args.save)
+    # with an empty line between two examples
+    texts = (f"\n{one!r}" if number else repr(one) for number, one in enumerate(found))
+    return Result(lambda: texts, lambda: {"examples": [one.to_json() for one in found]})
 
 
 SHOW = Verb("show", "print examples by key or by number", _add_show_arguments, _run_show, takes_jobs=False)

@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from tfshards.prep.records.frames import RecordError, read_together
 from tfshards.prep.records.shard_file import in_groups
-from tfshards.schemas import FormatError, InputError, Schema, Shard
+from tfshards.schemas import InputError, Schema, Shard
 from tfshards.schemas.columns import Columns, UnparsedError
-from tfshards.schemas.companions import read_index
+from tfshards.schemas.companions import require_index
 from tfshards.schemas.compression import Compression
 from tfshards.schemas.digests import examples_digest
 from tfshards.schemas.index import FRAME_OVERHEAD
@@ -52,12 +52,8 @@ def read_groups(
         binary: features whose byte strings are not text.
         report: is called with the number of examples of a group, and with that of their bytes.
     """
-    index, problems = read_index(root, shard)
-    if index is None:
-        raise FormatError(
-            f"{root}: the index of a shard (`tfshards verify {root} --repair` rebuilds it)", problems
-        )
-    path, parser, count = root / shard.path, Columns(schema.features), 0
+    path, index = root / shard.path, require_index(root, shard)
+    parser, count = Columns(schema.features), 0
     footers: list[bytes] = []
 
     def records() -> Iterator[bytes]:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import accumulate, chain
 from typing import Any, cast
 
 import numpy as np
@@ -21,7 +22,6 @@ from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.writing.build_folder import Reject
 from tfshards.schemas import (
     Feature,
-    FormatError,
     InputError,
     Manifest,
     OptionsError,
@@ -29,9 +29,10 @@ from tfshards.schemas import (
     keys,
     read_manifest,
 )
-from tfshards.schemas.companions import read_index
+from tfshards.schemas.companions import require_index
 from tfshards.schemas.errors import size
 from tfshards.schemas.example import Decoded
+from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.schema import UNCOMMON_DTYPES
 from tfshards.schemas.split import rows_by_shard
@@ -46,39 +47,31 @@ _POSITION = re.compile(r"(?:(.+):)?([0-9]{1,18})")
 
 
 @dataclass(frozen=True, repr=False)
-class ShownExample:
-    """One example: where it is, and its values as text and as JSON."""
+class Found:
+    """One example of a dataset."""
 
+    schema: Schema
     split: str
     number: int
     shard: str
     record: int
-    lines: tuple[str, ...]
-    features: dict[str, Json]
+    values: dict[str, Decoded]
 
     def __repr__(self) -> str:
-        """Return the position, and a line for each feature."""
+        """Return the position of the example, and a line for each feature."""
         position = f"split {self.split}, example {self.number}, record {self.record} of {self.shard}"
-        return "\n".join([position, *self.lines])
+        features = [(one, self.values[one.name]) for one in self.schema.features]
+        return "\n".join(
+            [position, *(f"{one.name}: {description(one, self.schema, v)}" for one, v in features)]
+        )
 
     def to_json(self) -> dict[str, Json]:
-        """Return the position and the values: of an image what it is, of a class also its name."""
-        return {name: value for name, value in vars(self).items() if name != "lines"}
-
-
-@dataclass(frozen=True, repr=False)
-class Shown:
-    """Some examples; the text is what ``tfshards show`` prints."""
-
-    examples: tuple[ShownExample, ...]
-
-    def __repr__(self) -> str:
-        """Return the texts of the examples, with an empty line between two of them."""
-        return "\n\n".join(map(repr, self.examples))
-
-    def to_json(self) -> dict[str, Json]:
-        """Return the examples as JSON values."""
-        return {"examples": [each.to_json() for each in self.examples]}
+        """Return the example as JSON values: of an image what it is, of a class also its name."""
+        features = {
+            one.name: _json_of(one, self.schema, self.values[one.name]) for one in self.schema.features
+        }
+        place = {name: getattr(self, name) for name in ("split", "number", "shard", "record")}
+        return {**place, "features": features}
 
 
 def show(
@@ -87,16 +80,19 @@ def show(
     *,
     first: int | None = None,
     save: str | os.PathLike[str] | None = None,
-) -> Shown:
-    """Print examples by key or by position; only their records are read.
+) -> Iterator[Found]:
+    """Show examples by key or by position, the first one by default; only their records are read.
 
     Args:
         dataset: folder of the dataset, or its URL.
         key: key of the example (path relative to the image folder, or row number), or its position as
-            SPLIT:NUMBER; where keys are not row numbers and there is one split, also as NUMBER. With first, a
-            split. By default the first example is shown.
-        first: show this many examples, the first ones of a split, or of all splits one after another.
-        save: also write the encoded image of the example to this file.
+            SPLIT:NUMBER; where keys are not row numbers and there is one split, also as NUMBER. With "first",
+            a split.
+        first: number of examples from the start of the split, or of all splits one after another.
+        save: file to which the encoded image is written as well.
+
+    Returns:
+        An iterator of the examples, which are read as they are needed.
 
     Raises:
         OptionsError: ``first`` is less than 1, or ``save`` has no image or several.
@@ -109,54 +105,49 @@ def show(
     if save is not None and first is not None and first > 1:
         raise OptionsError(f"save= writes one image, but first={first} shows several; leave first= out")
     manifest, folder = read_manifest(dataset), any_path(dataset)
-    images = [feature.name for feature in manifest.schema.features if feature.is_encoded]
-    if save is not None and not images:
-        raise OptionsError(f"save= writes an image, but {folder} has no images; leave it out")
-    examples: list[ShownExample] = []
     if first is None and key is not None:
-        places = [_place(folder, manifest, key)]
+        split, number = _position(folder, manifest, key)
+        found = examples_at(folder, manifest, split, np.array([number]))
     else:
-        places = _first(folder, manifest, key, first or 1)
-    for split, start, stop in places:
-        for number, shard, record, values in _read(folder, manifest, split, start, stop):
-            if save is not None:
-                _save(_only_bytes(values[images[0]]), local_path(save))
-            lines, features = list[str](), dict[str, Json]()
-            for one in manifest.schema.features:
-                value = values[one.name]
-                lines.append(f"{one.name}: {description(one, manifest.schema, value)}")
-                features[one.name] = _json_of(one, manifest.schema, value)
-            examples.append(ShownExample(split, number, shard, record, tuple(lines), features))
-    return Shown(tuple(examples))
+        found = _first(folder, manifest, key, first or 1)
+    if save is None:
+        return found
+    examples = [*found]
+    _save(examples, local_path(save))
+    return iter(examples)
 
 
-def _first(root: AnyPath, manifest: Manifest, split: str | None, count: int) -> list[tuple[str, int, int]]:
+def _first(root: AnyPath, manifest: Manifest, split: str | None, count: int) -> Iterator[Found]:
     if split is not None and split not in manifest.splits:
         names = ", ".join(map(repr, manifest.splits))
         raise InputError(f"{root} has no split {split!r}; the splits are {names}")
-    places = []
-    for name in manifest.splits if split is None else [split]:
-        number = min(count, manifest.splits[name].num_examples)
-        places.append((name, 0, number))
-        count -= number
-    return places
+    sizes = [(name, manifest.splits[name].num_examples) for name in ([split] if split else manifest.splits)]
+    before = accumulate((size for _, size in sizes), initial=0)
+    return chain.from_iterable(
+        examples_at(root, manifest, name, np.arange(min(size, max(0, count - start))))
+        for (name, size), start in zip(sizes, before, strict=False)
+    )
 
 
-def _save(data: bytes, path: AnyPath) -> None:
+def _save(examples: Sequence[Found], path: AnyPath) -> None:
+    images = (one.name for example in examples for one in example.schema.features if one.is_encoded)
+    if (name := next(images, None)) is None:
+        raise OptionsError("save= writes an image, but the dataset has no images; leave it out")
+    data = _only_bytes(examples[0].values[name])
     check_new_file(path, "the image", lambda file: file.read(len(data) + 1) == data)
     put(path, data)
     report_line(f"wrote the image to {path}")
 
 
-def _place(root: AnyPath, manifest: Manifest, what: str) -> tuple[str, int, int]:
-    """Return the split, the number and the next number of the example with a key or at a position.
+def _position(root: AnyPath, manifest: Manifest, what: str) -> tuple[str, int]:
+    """Return the split and the number of the example with a key, or at a position.
 
     A number alone is a key, not a position, if the keys of the dataset are row numbers.
     """
     position = _POSITION.fullmatch(what)
     split = position[1] if position else None
     if position is None or (split not in manifest.splits if split else _has_row_numbers(root, manifest)):
-        return _place_of_key(root, manifest, what)
+        return _position_of_key(root, manifest, what)
     if split is None and len(manifest.splits) > 1:
         named = ", ".join(f"{name}:{position[2]}" for name in manifest.splits)
         raise InputError(f"{root} has several splits; give one of {named}")
@@ -166,24 +157,23 @@ def _place(root: AnyPath, manifest: Manifest, what: str) -> tuple[str, int, int]
         raise InputError(
             f"split {split!r} of {root} has {count} examples, numbered from 0; {what} is not one of them"
         )
-    return split, number, number + 1
+    return split, number
 
 
-def _place_of_key(root: AnyPath, manifest: Manifest, key: str) -> tuple[str, int, int]:
+def _position_of_key(root: AnyPath, manifest: Manifest, key: str) -> tuple[str, int]:
     wanted = os.fsencode(key)
     for name, split in manifest.splits.items() if manifest.schema.key else ():
         number = int(keys.find(root, split.shards, [wanted])[0])
         if number >= 0:
-            return name, number, number + 1
+            return name, number
     rejects: list[Reject] = []
     # the file only adds a reason to the message: without it, the key is reported as unknown
     with suppress(InputError):
         rejects = read_rejects(root, manifest) if manifest.totals.rejected else []
-    for reject in rejects:
-        if to_bytes(reject.key) == wanted:
-            raise InputError(
-                f"{root} rejected {reject.key!r} ({reject.reason}): {reject.detail}", code="key-rejected"
-            )
+    for each in rejects:
+        if to_bytes(each.key) == wanted:
+            text = f"{root} rejected {each.key!r} ({each.reason}): {each.detail}"
+            raise InputError(text, code="key-rejected")
     position = f"{next(iter(manifest.splits))}:0"
     raise InputError(
         f"{root} has no example with the key {key!r}; give a key, or a position such as {position}",
@@ -199,23 +189,16 @@ def _has_row_numbers(root: AnyPath, manifest: Manifest) -> bool:
     return keys.keys_at(root, held[:1], np.array([0]))[0].isdigit()
 
 
-def _read(
-    root: AnyPath, manifest: Manifest, split: str, start: int, stop: int
-) -> Iterator[tuple[int, str, int, dict[str, Decoded]]]:
-    """Yield number, shard, record and values of some examples of a split, without reading other records."""
-    numbers = np.arange(start, stop)
+def examples_at(root: AnyPath, manifest: Manifest, split: str, numbers: IntArray) -> Iterator[Found]:
+    """Yield some examples of a split by their numbers, without reading other records."""
     for _, shard, rows, records in rows_by_shard(manifest.splits[split].shards, numbers):
-        index, problems = read_index(root, shard)
-        if index is None:
-            subject = f"{root}: the index of a shard (`tfshards verify {root} --repair` rebuilds it)"
-            raise FormatError(subject, problems)
-        path = root / shard.path
+        path, index = root / shard.path, require_index(root, shard)
         frames = read_some(path, manifest.compression, index, records)
         for number, frame in zip(numbers[rows].tolist(), frames, strict=True):
             values, fault = parse_record(frame.require_data(path), manifest)
             if fault:
                 raise RecordError(path, frame.number, frame.offset, fault)
-            yield number, shard.path, frame.number, values
+            yield Found(manifest.schema, split, number, shard.path, frame.number, values)
 
 
 def description(feature: Feature, schema: Schema, values: Decoded) -> str:
