@@ -1,15 +1,16 @@
 """Export a dataset to the format of another tool: each shard becomes one part, written in parallel.
 
-exported/photos/.export/export.json    the first file: what is exported, and that the folder is of tfshards
-exported/photos/.export/….json         the size and the checksum of each finished part
-exported/photos/data/….parquet         a part gets its name when it is complete
-exported/photos/labels.txt             the class names, in label order
+exported/photos/.export/3f9a2c1b    the first file: its name is a hash of what is exported
+exported/photos/.export/….json      the size and the checksum of each finished part
+exported/photos/data/….parquet      a part gets its name when it is complete
+exported/photos/labels.txt          the class names, in label order
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -67,6 +68,7 @@ FormatName = Literal["webdataset", "parquet"]
 # each has the paths of its parts, what it cannot hold, and what writes a part
 _FORMATS = {"webdataset": webdataset, "parquet": parquet}
 _WORK_NAME = ".export"
+_UNFINISHED = re.compile(r".+[.-][0-9a-f]{16}")
 
 
 @dataclass(frozen=True, repr=False)
@@ -286,7 +288,7 @@ def _claim(task: Task, manifest: Manifest) -> None:
             "release of pyarrow; remove it, or give a new directory="
         )
     for name in inside:
-        if name != mark and not name.endswith(".json"):
+        if _UNFINISHED.fullmatch(name):
             (task.work / name).unlink()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -300,7 +299,7 @@ def _bytes_of(
     if compression == "none":
         yield from ((data, "") for data in ranges_of(path, ranges))
         return
-    file, name = _KEPT.take(path, ranges[0][0] if ranges else 0)
+    name, file = _open_at(path, ranges[0][0] if ranges else 0)
     fault = ""
     for start, end in ranges:
         data = b""
@@ -312,7 +311,7 @@ def _bytes_of(
             data, fault = _salvaged(path, start, end)
         yield data, fault
     if not fault:
-        _KEPT.file, _KEPT.name = file, name
+        _KEPT.last = name, file
 
 
 def _salvaged(path: AnyPath, start: int, end: int) -> tuple[bytes, str]:
@@ -330,25 +329,17 @@ def _salvaged(path: AnyPath, start: int, end: int) -> tuple[bytes, str]:
     return bytes(found), ""
 
 
-class _Kept(threading.local):
-    """The compressed file that a thread has read last.
-
-    A shard that is divided into many would otherwise be inflated from its beginning for each of them.
-    """
-
-    name: tuple[object, ...] = ()
-    file: BinaryIO = io.BytesIO()
-
-    def take(self, path: AnyPath, start: int) -> tuple[BinaryIO, tuple[object, ...]]:
-        """Return a file of the uncompressed bytes of ``path`` that was not read beyond ``start``."""
-        name = str(path), version(path)
-        file, last = self.file, self.name
-        # two that are read in turns are two files
-        self.file, self.name = io.BytesIO(), ()
-        if last != name or file.tell() > start:
-            file.close()
-            file, _ = open_unpacked(path, "gzip", _BUFFER_BYTES)
-        return file, name
+# The compressed file that a thread has read last. A shard that is divided into many would otherwise be
+# inflated from its beginning for each of them.
+_KEPT = threading.local()
 
 
-_KEPT = _Kept()
+def _open_at(path: AnyPath, start: int) -> tuple[tuple[object, ...], BinaryIO]:
+    """Return a file of the uncompressed bytes of ``path`` that was not read beyond ``start``, and its name."""
+    name = str(path), version(path)
+    last: tuple[tuple[object, ...], BinaryIO] | None = getattr(_KEPT, "last", None)
+    # two that are read in turns are two files
+    _KEPT.last = None
+    if last and last[0] == name and last[1].tell() <= start:
+        return last
+    return name, open_unpacked(path, "gzip", _BUFFER_BYTES)[0]
