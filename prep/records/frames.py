@@ -335,7 +335,7 @@ _KEPT = threading.local()
 
 
 def _open_at(path: AnyPath, start: int) -> tuple[tuple[object, ...], BinaryIO]:
-    """Return a file of the uncompressed bytes of ``path`` that was not read beyond ``start``, and its name."""
+    """Return a file of the uncompressed bytes of ``path`` not read beyond ``start``, and what names it."""
     name = str(path), version(path)
     last: tuple[tuple[object, ...], BinaryIO] | None = getattr(_KEPT, "last", None)
     # two that are read in turns are two files
