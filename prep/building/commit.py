@@ -286,7 +286,7 @@ def commit(
         with unfinished_in(folder) as unfinished:
             replace_if(folder / MANIFEST_NAME, text, state.version, unfinished)
             sync(folder)
-        if old is not None and old.folder:
+        if old is not None:
             report_line(
                 f"kept {old.folder}, the previous generation: 'tfshards restore {folder} {old.folder}' makes "
                 f"it the dataset again, 'tfshards prune {folder}' removes it"

@@ -120,7 +120,7 @@ class Derived:
             return None
         origin = self.origins[old.origin]
         is_same = not origin.prefix and origin.manifest.compression == self.outline.compression
-        return old if is_same and origin.manifest.folder else None
+        return old if is_same and not origin.is_adopted else None
 
     def _writer(self, folder: BuildFolder) -> Writer:
         outline = self.outline

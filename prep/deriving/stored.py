@@ -71,8 +71,13 @@ class Origin:
 
     def require_own(self) -> None:
         """Raise InputError if tfshards did not write the records, which are never changed."""
-        if made_of(self.manifest).source == "adopt":
+        if self.is_adopted:
             raise InputError("edit-of-foreign-records", root=self.root)
+
+    @property
+    def is_adopted(self) -> bool:
+        """Whether another program wrote the records."""
+        return made_of(self.manifest).source == "adopt"
 
     @property
     def prefix(self) -> bytes:

@@ -1,4 +1,4 @@
-"""Find examples of a dataset by key or by number, and describe their values in text."""
+"""Find examples of a dataset by key or by position, and describe their values."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import accumulate, chain
 from typing import Any, cast
 
 import numpy as np
@@ -21,7 +22,6 @@ from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.writing.build_folder import Reject
 from tfshards.schemas import (
     Feature,
-    FormatError,
     InputError,
     Manifest,
     OptionsError,
@@ -29,9 +29,10 @@ from tfshards.schemas import (
     keys,
     read_manifest,
 )
-from tfshards.schemas.companions import read_index
+from tfshards.schemas.companions import require_index
 from tfshards.schemas.errors import size
 from tfshards.schemas.example import Decoded
+from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.schema import UNCOMMON_DTYPES
 from tfshards.schemas.split import rows_by_shard
@@ -57,24 +58,20 @@ class Found:
     values: dict[str, Decoded]
 
     def __repr__(self) -> str:
-        """Return the position of the example, and the value of each feature on a line."""
-        lines = [f"split {self.split}, example {self.number}, record {self.record} of {self.shard}"]
-        lines += [
-            f"{feature.name}: {description(feature, self.schema, self.values[feature.name])}"
-            for feature in self.schema.features
-        ]
-        return "\n".join(lines)
+        """Return the position of the example, and a line for each feature."""
+        position = f"split {self.split}, example {self.number}, record {self.record} of {self.shard}"
+        features = [(one, self.values[one.name]) for one in self.schema.features]
+        return "\n".join(
+            [position, *(f"{one.name}: {description(one, self.schema, v)}" for one, v in features)]
+        )
 
     def to_json(self) -> dict[str, Json]:
         """Return the example as JSON values: of an image what it is, of a class also its name."""
-        features = self.schema.features
-        return {
-            "split": self.split,
-            "number": self.number,
-            "shard": self.shard,
-            "record": self.record,
-            "features": {one.name: _json_of(one, self.schema, self.values[one.name]) for one in features},
+        features = {
+            one.name: _json_of(one, self.schema, self.values[one.name]) for one in self.schema.features
         }
+        place = {name: getattr(self, name) for name in ("split", "number", "shard", "record")}
+        return {**place, "features": features}
 
 
 def show(
@@ -84,100 +81,104 @@ def show(
     first: int | None = None,
     save: str | os.PathLike[str] | None = None,
 ) -> Iterator[Found]:
-    """Show examples by key or by position, the first one by default.
+    """Show examples by key or by position, the first one by default; only their records are read.
 
     Args:
         dataset: folder of the dataset, or its URL.
         key: key of the example (path relative to the image folder, or row number), or its position as
-            SPLIT:NUMBER; where keys are not row numbers and there is one split, also as NUMBER. With
-            "first" a split.
+            SPLIT:NUMBER; where keys are not row numbers and there is one split, also as NUMBER. With "first",
+            a split.
         first: number of examples from the start of the split, or of all splits one after another.
         save: file to which the encoded image is written as well.
 
+    Returns:
+        An iterator of the examples, which are read as they are needed.
+
     Raises:
-        OptionsError: an argument is not allowed.
-        InputError: it is not a dataset, or there is no such example.
-        FormatError: the manifest or an index cannot be read.
+        OptionsError: ``first`` is less than 1, or ``save`` has no image or several.
+        InputError: there is no such dataset, split or example, or ``save`` names a file of another kind.
+        FormatError: an index is damaged.
+        RecordError: a record is damaged.
     """
     if first is not None and first < 1:
         raise OptionsError(f"first={first} must be at least 1")
-    if save is not None and first not in (None, 1):
-        raise OptionsError(
-            f"save= writes one image, but first={first} returns several examples; leave it out"
-        )
+    if save is not None and first is not None and first > 1:
+        raise OptionsError(f"save= writes one image, but first={first} shows several; leave first= out")
+    manifest, folder = read_manifest(dataset), any_path(dataset)
     if first is None and key is not None:
-        found = iter([find(dataset, key)])
+        split, number = _position(folder, manifest, key)
+        found = examples_at(folder, manifest, split, np.array([number]))
     else:
-        found = examples(dataset, key, first or 1)
+        found = _first(folder, manifest, key, first or 1)
     if save is None:
         return found
-    ones = list(found)
-    for one in ones:
-        _save(one, save)
-    return iter(ones)
+    examples = [*found]
+    _save(examples, local_path(save))
+    return iter(examples)
 
 
-def _save(found: Found, save: str | os.PathLike[str]) -> None:
-    images = [feature.name for feature in found.schema.features if feature.is_encoded]
-    data = next(iter(found.values[images[0]]), None) if images else None
-    if not isinstance(data, bytes):
-        raise OptionsError("save= writes an image, but the example has none; leave it out")
-    path = local_path(save)
+def _first(root: AnyPath, manifest: Manifest, split: str | None, count: int) -> Iterator[Found]:
+    if split is not None and split not in manifest.splits:
+        names = ", ".join(map(repr, manifest.splits))
+        raise InputError(f"{root} has no split {split!r}; the splits are {names}")
+    sizes = [(name, manifest.splits[name].num_examples) for name in ([split] if split else manifest.splits)]
+    before = accumulate((size for _, size in sizes), initial=0)
+    return chain.from_iterable(
+        examples_at(root, manifest, name, np.arange(min(size, max(0, count - start))))
+        for (name, size), start in zip(sizes, before, strict=False)
+    )
+
+
+def _save(examples: Sequence[Found], path: AnyPath) -> None:
+    images = (one.name for example in examples for one in example.schema.features if one.is_encoded)
+    if (name := next(images, None)) is None:
+        raise OptionsError("save= writes an image, but the dataset has no images; leave it out")
+    data = _only_bytes(examples[0].values[name])
     check_new_file(path, "the image", lambda file: file.read(len(data) + 1) == data)
     put(path, data)
     report_line(f"wrote the image to {path}")
 
 
-def find(root: str | os.PathLike[str], what: str) -> Found:
-    """Return the example with a key, or at a position such as ``train:5``, or ``5`` if there is one split.
+def _position(root: AnyPath, manifest: Manifest, what: str) -> tuple[str, int]:
+    """Return the split and the number of the example with a key, or at a position.
 
-    A number alone is a key, not a position, if the keys of the dataset are row numbers. Only the record of
-    the example is read.
+    A number alone is a key, not a position, if the keys of the dataset are row numbers.
     """
-    manifest, folder = read_manifest(root), any_path(root)
     position = _POSITION.fullmatch(what)
     split = position[1] if position else None
-    if position is None or (split not in manifest.splits if split else _has_row_numbers(folder, manifest)):
-        return _find_key(folder, manifest, what)
+    if position is None or (split not in manifest.splits if split else _has_row_numbers(root, manifest)):
+        return _position_of_key(root, manifest, what)
     if split is None and len(manifest.splits) > 1:
         named = ", ".join(f"{name}:{position[2]}" for name in manifest.splits)
-        raise InputError("split-needed", root=root, named=named)
+        raise InputError(f"{root} has several splits; give one of {named}")
     split = split or next(iter(manifest.splits))
-    number, size = int(position[2]), manifest.splits[split].num_examples
-    if number >= size:
-        raise InputError("number-unknown", root=root, split=split, size=size, what=what)
-    return next(_read(folder, manifest, split, number, number + 1))
+    number, count = int(position[2]), manifest.splits[split].num_examples
+    if number >= count:
+        raise InputError(
+            f"split {split!r} of {root} has {count} examples, numbered from 0; {what} is not one of them"
+        )
+    return split, number
 
 
-def examples(root: str | os.PathLike[str], split: str | None, count: int) -> Iterator[Found]:
-    """Yield the first examples of a split, or of all splits one after another, in stored order."""
-    manifest, folder = read_manifest(root), any_path(root)
-    if split is not None and split not in manifest.splits:
-        names = ", ".join(map(repr, manifest.splits))
-        raise InputError("split-not-shown", root=root, split=split, names=names)
-    for name in manifest.splits if split is None else [split]:
-        size = min(count, manifest.splits[name].num_examples)
-        yield from _read(folder, manifest, name, 0, size)
-        count -= size
-
-
-def _find_key(root: AnyPath, manifest: Manifest, key: str) -> Found:
-    rejects: list[Reject] = []
-    if manifest.totals.rejected:
-        # the file only adds a reason to the message: without it, the key is reported as unknown
-        with suppress(InputError):
-            rejects = read_rejects(root, manifest)
+def _position_of_key(root: AnyPath, manifest: Manifest, key: str) -> tuple[str, int]:
     wanted = os.fsencode(key)
-    for reject in rejects:
-        if to_bytes(reject.key) == wanted:
-            raise InputError(
-                "key-rejected", root=root, key=reject.key, reason=reject.reason, detail=reject.detail
-            )
     for name, split in manifest.splits.items() if manifest.schema.key else ():
         number = int(keys.find(root, split.shards, [wanted])[0])
         if number >= 0:
-            return next(_read(root, manifest, name, number, number + 1))
-    raise InputError("key-unknown", root=root, key=key, position=f"{next(iter(manifest.splits))}:0")
+            return name, number
+    rejects: list[Reject] = []
+    # the file only adds a reason to the message: without it, the key is reported as unknown
+    with suppress(InputError):
+        rejects = read_rejects(root, manifest) if manifest.totals.rejected else []
+    for each in rejects:
+        if to_bytes(each.key) == wanted:
+            text = f"{root} rejected {each.key!r} ({each.reason}): {each.detail}"
+            raise InputError(text, code="key-rejected")
+    position = f"{next(iter(manifest.splits))}:0"
+    raise InputError(
+        f"{root} has no example with the key {key!r}; give a key, or a position such as {position}",
+        code="key-unknown",
+    )
 
 
 def _has_row_numbers(root: AnyPath, manifest: Manifest) -> bool:
@@ -188,15 +189,10 @@ def _has_row_numbers(root: AnyPath, manifest: Manifest) -> bool:
     return keys.keys_at(root, held[:1], np.array([0]))[0].isdigit()
 
 
-def _read(root: AnyPath, manifest: Manifest, split: str, start: int, stop: int) -> Iterator[Found]:
+def examples_at(root: AnyPath, manifest: Manifest, split: str, numbers: IntArray) -> Iterator[Found]:
     """Yield some examples of a split by their numbers, without reading other records."""
-    numbers = np.arange(start, stop)
     for _, shard, rows, records in rows_by_shard(manifest.splits[split].shards, numbers):
-        index, problems = read_index(root, shard)
-        if index is None:
-            subject = f"{root}: the index of a shard (`tfshards verify {root} --repair` rebuilds it)"
-            raise FormatError(subject, problems)
-        path = root / shard.path
+        path, index = root / shard.path, require_index(root, shard)
         frames = read_some(path, manifest.compression, index, records)
         for number, frame in zip(numbers[rows].tolist(), frames, strict=True):
             values, fault = parse_record(frame.require_data(path), manifest)

@@ -284,7 +284,7 @@ class BuildFolder:
         Raises:
             BuildError: a file has another digest than the entry states.
         """
-        copy = replace(shard, path=f"{self.name}/{name}")
+        copy = replace(shard, path=f"{self.name}/{name}", companions="")
         for source, target in zip(shard.files, copy.files, strict=True):
             link(root / source, self.dataset / target, self.work)
         problems = digest_problems(self.dataset, copy.digests)

@@ -42,7 +42,6 @@ class Command:
         makes: ``"dataset"``; ``"files"``, if it writes no pointer; ``"repair"``, if what it begins with is
             damaged.
         prunes: whether it removes files of earlier generations.
-        takes_pointer: whether it removes the pointer before it changes a file that the pointer names.
         is_remote: whether it also writes into buckets.
     """
 
@@ -53,7 +52,6 @@ class Command:
     then: str = ""
     makes: str = "dataset"
     prunes: bool = False
-    takes_pointer: bool = False
     is_remote: bool = True
 
 
@@ -200,14 +198,12 @@ COMMANDS: dict[str, Command] = {
         line="adopt OUT/data --label x --overwrite",
         before=(_ARRAYS,),
         change=_adopted,
-        takes_pointer=True,
         is_remote=False,
     ),
     "adopt without labels": Command(
         line="adopt OUT/data --overwrite",
         before=(_ARRAYS,),
         change=_adopted,
-        takes_pointer=True,
         is_remote=False,
     ),
 }

@@ -18,7 +18,7 @@ from tests.errors import raises
 from tests.prep.derived import quiet
 from tests.tables import mostly_nightly
 from tfshards import prep
-from tfshards.prep import Arrays, adopt, build, export, generations, merge, prune, remove, repair, reshard
+from tfshards.prep import Arrays, adopt, build, export, generations, merge, prune, remove, reshard, verify
 from tfshards.prep.sources.staging_folder import make_staged
 from tfshards.schemas import BuildError, InputError, Manifest, TfshardsError
 
@@ -129,7 +129,7 @@ def commands(out: Path, inputs: Path, chance: random.Random):
         "append": lambda: prep.append(arrays(30), out, log=quiet),
         "remove": lambda: remove(out, ["3", "7"], log=quiet),
         "relabel": lambda: prep.relabel(out, {"5": "owl", "6": "owl"}, log=quiet),
-        "repair": lambda: repair(out),
+        "repair": lambda: verify(out, repair=True),
         "restore": lambda: prep.restore(out, chance.choice(known), log=quiet),
         "prune": lambda: prune(out),
         "adopt": lambda: adopt(out, overwrite=chance.random() < 0.5, log=quiet),
@@ -216,7 +216,7 @@ def test_no_command_follows_a_link_out_of_the_folder(name, ends, tmp_path, start
     for command in (
         lambda: built(out, seed=5, overwrite=True),
         lambda: built(out, overwrite=True),
-        lambda: repair(out),
+        lambda: verify(out, repair=True),
         lambda: prune(out),
     ):
         with suppress(InputError):

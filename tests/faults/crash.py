@@ -91,9 +91,9 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
     ),
     (
         "a part of an export is written under its name",
-        "prep/exporting/format.py",
-        '            unfinished = self.work / f"{path.name}.{secrets.token_hex(8)}"\n',
-        "            make_folder(path.parent)\n            unfinished = path\n",
+        "prep/exporting/export.py",
+        '        unfinished = self.work / f"{path.name}.{secrets.token_hex(8)}"\n',
+        "        make_folder(path.parent)\n        unfinished = path\n",
         f"{_CRASHES}[export to WebDataset]",
     ),
     (
@@ -106,18 +106,9 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
     (
         "adopt changes labels that the pointer names",
         "prep/adoption/adopt.py",
-        "            delete(folder, [MANIFEST_NAME])\n"
-        "            sync(folder)\n"
-        "            replaced = None\n",
-        "            pass\n",
+        "else state.new_folder(build_id)",
+        "else state.folders[0] if state.folders else state.new_folder(build_id)",
         f"{_CRASHES}[adopt with other labels]",
-    ),
-    (
-        "adopt keeps labels of a killed one",
-        "prep/adoption/adopt.py",
-        "    named |= {companion(path) for path in chosen.paths for companion in (labels_path, keys_path)}\n",
-        "",
-        f"{_CRASHES}[adopt without labels]",
     ),
     (
         "the pointer is put without a condition",
@@ -157,8 +148,8 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
     (
         "an export is not recorded before its first part",
         "prep/exporting/export.py",
-        '            put(path, json.dumps(record, indent=1).encode("ascii"), work)\n',
-        "            return\n",
+        "        (task.work / mark).touch()\n",
+        "        return\n",
         f"{_CRASHES}[export to Parquet]",
     ),
     (

@@ -6,8 +6,8 @@ FAULTS = [
     (
         "show prints one example too many",
         "prep/verification/show.py",
-        "size = min(count, manifest",
-        "size = min(count + 1, manifest",
+        "number = min(count, manifest",
+        "number = min(count + 1, manifest",
         f"{RUN}[how-to: How do I look at a dataset?]",
     ),
     (

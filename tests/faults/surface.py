@@ -57,7 +57,7 @@ FAULTS = [
     (
         "an export writes into a folder of somebody else",
         "prep/exporting/export.py",
-        'raise InputError("export-not-empty", directory=directory)',
+        'raise InputError(f"{directory} is not empty and holds no export; give a new directory=")',
         "pass",
         OWNED,
     ),

@@ -114,8 +114,8 @@ FAULTS = [
     (
         "a commit removes the generation that it replaces",
         "prep/building/commit.py",
-        "        if old is not None and old.folder:\n            report_line(",
-        "        if old is not None and old.folder:\n            BuildFolder(folder, old.folder).remove()\n"
+        "        if old is not None:\n            report_line(",
+        "        if old is not None:\n            BuildFolder(folder, old.folder).remove()\n"
         "            report_line(",
         VERBS,
     ),
@@ -151,8 +151,8 @@ FAULTS = [
     (
         "the index counts a byte too few for each record",
         "prep/records/shard_file.py",
-        "text = index.to_text()",
-        "text = RecordIndex(lengths + FRAME_OVERHEAD - 1).to_text()",
+        "[index.to_text()",
+        "[RecordIndex(self.lengths + FRAME_OVERHEAD - 1).to_text()",
         VERBS,
     ),
     (
@@ -181,7 +181,7 @@ FAULTS = [
         "prep/verification/checks.py",
         "of_index + of_labels + of_keys)",
         "of_labels + of_keys)",
-        VERBS,
+        "tests/surface/test_damages.py::test_every_damage_is_named[no index]",
     ),
     (
         "verify accepts any rejects file",
@@ -192,7 +192,7 @@ FAULTS = [
     ),
     (
         "verify looks at the first shard only",
-        "prep/verification/faults.py",
+        "prep/verification/verify.py",
         "in_threads(look, manifest.shards, meter.add)",
         "in_threads(look, manifest.shards[:1], meter.add)",
         VERBS,
@@ -207,8 +207,8 @@ FAULTS = [
     (
         "repair rebuilds no file of labels",
         "prep/verification/repair.py",
-        "for path, data in files.items():",
-        "for path, data in [*files.items()][:1]:",
+        "yield from _companions(folder, shard, manifest).items()",
+        "yield from [*_companions(folder, shard, manifest).items()][:1]",
         VERBS,
     ),
     (

@@ -20,10 +20,11 @@ from tfshards.prep import (
     append,
     audit,
     build,
+    generations,
     merge,
+    prune,
     relabel,
     remove,
-    repair,
     reshard,
     verify,
 )
@@ -220,9 +221,8 @@ def test_records_without_a_common_schema_are_named(records, label, names, tmp_pa
     with pytest.raises(TfshardsError) as caught:
         adopt(tmp_path, label=label, **QUIET)
     assert isinstance(caught.value, FormatError | InputError)
-    assert caught.value.code in ("format", "adopt-faults")
     # what adopts nothing of them says what builds a dataset of them
-    names = [*names, "prep.build(prep.Examples("] if caught.value.code == "adopt-faults" else names
+    names = [*names, "prep.build(prep.Examples("] if isinstance(caught.value, InputError) else names
     for name in names:
         assert name in str(caught.value)
     assert os.listdir(tmp_path) == ["a"]
@@ -251,9 +251,9 @@ def test_class_names_are_given_and_hold_for_all_labels(tmp_path, log):
     (tmp_path / "d" / "label.labels.txt").write_text("cat\ndog\nemu\n")
     adopt(tmp_path / "d", log=log.append)
     assert log[0] == "1 other file skipped: label.labels.txt"
-    with raises(InputError, "adopt-differs"):
+    with pytest.raises(InputError, match="other files, records or class names; give overwrite=True"):
         adopt(tmp_path / "d", class_names=("cat", "dog"), **QUIET)
-    with raises(InputError, "adopt-faults"):
+    with pytest.raises(InputError, match="has the value 1, but there are 1 class names"):
         adopt(tmp_path / "d", class_names=("cat",), overwrite=True, **QUIET)
     write(tmp_path / "e" / "x", [example(x=1)])
     with pytest.raises(InputError, match="label="):
@@ -273,18 +273,26 @@ def test_adopting_again_is_up_to_date_and_changed_files_are_adopted_on_request(t
     assert "up to date" in run(["adopt", str(tmp_path)]).err
     assert stamps(tmp_path) == before
     # an index and labels can always be rebuilt
-    (tmp_path / "index" / "x.tfrecord.idx").unlink()
-    (tmp_path / "index" / "x.tfrecord.labels").write_bytes(b"")
+    (first, *_) = read_manifest(tmp_path).shards
+    (tmp_path / first.index_path).unlink()
+    (tmp_path / first.labels_path).write_bytes(b"")
     adopt(tmp_path, **QUIET)
     for name, (_, _, content) in stamps(tmp_path).items():
         assert content == before[name][2], name
-    with raises(InputError, "adopt-differs", what="options (label=)"):
+    with pytest.raises(InputError, match=r"other options \(label=\)"):
         adopt(tmp_path, label="id", **QUIET)
     (tmp_path / "y.tfrecord").unlink()
-    with raises(InputError, "adopt-differs"):
+    with pytest.raises(InputError, match="give overwrite=True"):
         adopt(tmp_path, **QUIET)
-    adopt(tmp_path, label="id", overwrite=True, **QUIET)
-    assert sorted(os.listdir(tmp_path / "index")) == ["build.json", "x.tfrecord.idx", "x.tfrecord.labels"]
+    old = read_manifest(tmp_path)
+    new = adopt(tmp_path, label="id", overwrite=True, **QUIET)
+    assert verify(tmp_path, deep=True)
+    assert {each.folder for each in generations(tmp_path)} == {old.folder, new.folder}
+    # an earlier call again makes its build the dataset
+    write(tmp_path / "y.tfrecord", numbered(range(5, 9)))
+    assert adopt(tmp_path, overwrite=True, **QUIET) == old
+    prune(tmp_path)
+    assert sorted(os.listdir(tmp_path)) == sorted([old.folder, "dataset.json", "x.tfrecord", "y.tfrecord"])
     assert verify(tmp_path, deep=True)
 
 
@@ -301,14 +309,14 @@ KEYS = [
 @pytest.mark.parametrize(("keys", "content"), KEYS)
 def test_a_file_of_keys_is_written_where_each_record_has_one(keys, content, tmp_path):
     write(tmp_path / "x.tfrecord", [example(key=key, y=1) for key in keys])
-    adopt(tmp_path, **QUIET)
-    path = tmp_path / "index" / "x.tfrecord.keys"
+    (shard,) = adopt(tmp_path, **QUIET).shards
+    path = tmp_path / shard.keys_path
     assert (path.read_bytes() if path.exists() else None) == content
     assert verify(tmp_path, deep=True)
     if content is not None:
         path.unlink()
         assert not verify(tmp_path)
-        assert repair(tmp_path, **QUIET).repaired == ("index/x.tfrecord.keys",)
+        assert verify(tmp_path, repair=True).repaired == (shard.keys_path,)
         assert path.read_bytes() == content
         assert verify(tmp_path, deep=True)
 
@@ -316,32 +324,33 @@ def test_a_file_of_keys_is_written_where_each_record_has_one(keys, content, tmp_
 def test_only_a_manifest_of_tfshards_is_replaced_and_only_on_request(tmp_path):
     write(tmp_path / "x.tfrecord", numbered(range(5)))
     adopt(tmp_path, **QUIET)
-    manifest, index = tmp_path / "dataset.json", tmp_path / "index" / "x.tfrecord.idx"
+    manifest = tmp_path / "dataset.json"
     cut = manifest.read_bytes()[:-9]
     for content, overwrite in ((b"{", False), (b"{", True), (cut, False)):
         manifest.write_bytes(content)
         with pytest.raises(FormatError):
             adopt(tmp_path, overwrite=overwrite, **QUIET)
     assert adopt(tmp_path, overwrite=True, **QUIET).num_examples == 5
-    # a folder of indexes of somebody else, also with a record that is not one
-    (tmp_path / "index" / "build.json").write_text("{}")
-    index.write_text("mine")
+    # a folder of the name of its build that is of somebody else
+    folder = read_manifest(tmp_path).folder
+    (tmp_path / folder / "build.json").write_text("{}")
+    before = stamps(tmp_path / folder)
     for _ in range(2):
-        with raises(InputError, "foreign-file", path=str(tmp_path / "index")):
+        with pytest.raises(InputError, match=folder):
             adopt(tmp_path, overwrite=True, **QUIET)
         manifest.unlink(missing_ok=True)
-    assert index.read_text() == "mine"
-    assert sorted(os.listdir(tmp_path)) == ["index", "x.tfrecord"]
+    assert stamps(tmp_path / folder) == before
+    assert sorted(os.listdir(tmp_path)) == [folder, "x.tfrecord"]
 
 
 def test_builds_of_tfshards_are_not_adopted_but_their_shards_are(tmp_path):
     source = Arrays({"x": np.arange(9), "label": np.arange(9) % 2}, class_names=("cat", "dog"))
     built = build(source, tmp_path / "out", shards=2, **QUIET)
     for overwrite in (False, True):
-        with raises(InputError, "adopt-is-dataset", build_id=built.build_id):
+        with pytest.raises(InputError, match=f"already a dataset, build {built.build_id}"):
             adopt(tmp_path / "out", overwrite=overwrite, **QUIET)
     (tmp_path / "out" / "dataset.json").unlink()
-    with raises(InputError, "adopt-builds", build=built.folder):
+    with pytest.raises(InputError, match=f"restore .* {built.folder}"):
         adopt(tmp_path / "out", **QUIET)
     (tmp_path / "copy").mkdir()
     for shard in built.shards:
@@ -461,14 +470,14 @@ def test_a_folder_without_records_or_with_two_compressions_is_refused(tmp_path):
     (tmp_path / "none" / "a.tfrecord").touch()
     for name, compression in (("a", ""), ("b", "GZIP")):
         write(tmp_path / "two" / name, numbered([1]), compression)
-    for name, code in (
-        ("gone", "not-a-folder"),
-        ("file", "not-a-folder"),
-        ("empty", "no-files"),
-        ("none", "no-records"),
-        ("two", "compressions-mixed"),
+    for name, text in (
+        ("gone", "does not exist"),
+        ("file", "is a file"),
+        ("empty", "none of 0 files begins with a record"),
+        ("none", "hold no records"),
+        ("two", r"1 file compressed with gzip \(b\) and 1 plain \(a\)"),
     ):
-        with raises(InputError, f"adopt-{code}"):
+        with pytest.raises(InputError, match=text):
             adopt(tmp_path / name, **QUIET)
 
 

@@ -150,7 +150,7 @@ def test_a_build_and_append_take_the_examples_again(build, tmp_path):
     shard = out / read_manifest(out).shards[1].path
     whole = shard.read_bytes()
     shard.write_bytes(whole[:-9])
-    assert not prep.repair(out)
+    assert not prep.verify(out, repair=True)
     build(prep.Examples(given), shards=3)
     assert shard.read_bytes() == whole
     with raises(InputError, "examples-of-python"):

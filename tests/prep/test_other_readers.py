@@ -12,7 +12,7 @@ import pytest
 from tests.format_reader import companion
 from tests.pictures import write
 from tests.surface.conftest import QUIET, picture
-from tfshards.prep import ImageFolder, build, repair, verify
+from tfshards.prep import ImageFolder, build, verify
 from tfshards.schemas import read_manifest
 
 pytestmark = pytest.mark.processes
@@ -127,5 +127,5 @@ def test_what_tfds_changes_in_the_folder_of_a_build_is_repaired(photos, tmp_path
     folder = read_manifest(root).folder
     convert_dataset(out_dir=None, out_file_format="array_record", dataset_version_dir=str(root / folder))
     assert [problem.place for problem in verify(root, deep=True).problems] == [f"{folder}/dataset_info.json"]
-    assert repair(root).repaired == (f"{folder}/dataset_info.json",)
+    assert verify(root, repair=True).repaired == (f"{folder}/dataset_info.json",)
     assert verify(root, deep=True)

