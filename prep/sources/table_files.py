@@ -32,9 +32,9 @@ from tfshards.prep.sources.row_columns import Batches, TableRows
 from tfshards.prep.sources.splits import usual_split
 from tfshards.prep.sources.text_tables import (
     JSON_SUFFIXES,
-    arrow_values,
     check_same_columns,
     read_text,
+    text_values,
     typed,
 )
 from tfshards.schemas import InputError, OptionsError
@@ -226,7 +226,7 @@ def _columns_of_folders(
     warnings: list[str] = []
     for name, values in found.items():
         texts = ["" if value == _NO_VALUE else value for value in values]
-        of_files, lines = typed(name, arrow_values(name, texts, pa.large_string(), paths))
+        of_files, lines = typed(name, text_values(name, texts, paths[0]))
         columns[name] = of_files.take(rows)
         warnings += lines
     return columns, warnings
