@@ -84,7 +84,6 @@ def convert_images(
     rules: ImageRules,
     images: Sequence[EncodedImage],
     values: dict[str, Values],
-    stated: tuple[int, int] | None = None,
 ) -> tuple[str, ...] | Rejected:
     """Add the converted images of an example to its values, and place its boxes and keypoints in them.
 
@@ -92,7 +91,6 @@ def convert_images(
         rules: how images are stored.
         images: the images and masks of the example.
         values: values by feature; those of coordinates are replaced by the ones that fit the stored image.
-        stated: width and height of the image as the source states them, if it does.
 
     Returns:
         The names of all conversions, or why the example is rejected.
@@ -111,7 +109,7 @@ def convert_images(
             if rules.masks and not is_mask and found.view is not None:
                 views.append(found.view)
             if image.name == rules.placed_in and found.view is not None:
-                conversions += _place(rules, values, found.view, stated)
+                conversions += _place(rules, values, found.view)
         if rules.placed_in is None:
             for name, coordinates in rules.coordinates.items():
                 check_numbers(name, cast("list[float]", values[name]), coordinates)
@@ -137,9 +135,7 @@ def _normalized_image(
         return Rejected(fault.reason, fault.detail)
 
 
-def _place(
-    rules: ImageRules, values: dict[str, Values], file: Geometry, stated: tuple[int, int] | None
-) -> list[str]:
+def _place(rules: ImageRules, values: dict[str, Values], file: Geometry) -> list[str]:
     """Replace the coordinates in ``values`` by those in the stored image, and return what was done.
 
     Raises:
@@ -148,18 +144,13 @@ def _place(
     given = {name: cast("list[float]", values[name]) for name in rules.coordinates}
     if not given:
         return []
-    in_file = rules.boxes_in == "file"
-    if rules.boxes_in is None and stated not in (None, file.raw, file.upright):
-        raise ImageError(Reason.BOXES, f"the source states {stated} pixels, the image has {file.raw}")
     if rules.boxes_in is None and file.orientation != 1 and any(given.values()):
-        if stated is None or file.raw == file.upright:
-            raise ImageError(
-                Reason.BOXES,
-                f"EXIF orientation {file.orientation} turns the image; --boxes-in must state whether boxes "
-                "and keypoints refer to the pixels in the file or to the upright image",
-            )
-        in_file = stated == file.raw
-    view = file if in_file else Geometry(file.upright)
+        raise ImageError(
+            Reason.BOXES,
+            f"EXIF orientation {file.orientation} turns the image; --boxes-in must state whether boxes "
+            "and keypoints refer to the pixels in the file or to the upright image",
+        )
+    view = file if rules.boxes_in == "file" else Geometry(file.upright)
     resize = rules.options.size
     size = resize.size(*file.upright) if resize else file.upright
     notes: list[str] = []

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 ROWS_NAME = "rows.arrow"
 # Columns of rows.arrow. Prefixes keep the names of features apart from these.
-KEY, SPLIT, FAULT, WIDTH, HEIGHT = "key", "split", "fault", "width", "height"
+KEY, SPLIT, FAULT = "key", "split", "fault"
 # The number of the row in the source, for arrays, and the origin of its large values, see wide.py.
 ROW, ORIGIN = "row", "origin"
 VALUE, IMAGE = "value/", "image/"
@@ -60,7 +60,6 @@ class _StagedRow(NamedTuple):
     key: bytes
     values: dict[str, Values]
     images: Sequence[_StagedImage]
-    stated: tuple[int, int] | None
     fault: str | None
 
     def num_bytes(self) -> int:
@@ -156,7 +155,7 @@ class StagedReader:
             if row.fault is not None:
                 yield Rejected(Reason.ANNOTATION, row.fault)
                 continue
-            conversions = convert_images(self.rules, images, row.values, row.stated)
+            conversions = convert_images(self.rules, images, row.values)
             if isinstance(conversions, Rejected):
                 yield conversions
             else:
@@ -197,15 +196,12 @@ class StagedReader:
             ]
             for name in self.images
         ]
-        widths, heights, faults = (self._files.values(name, numbers) for name in (WIDTH, HEIGHT, FAULT))
+        faults = self._files.values(FAULT, numbers)
         # without columns there are no tuples to make
         values = zip(*columns.values(), strict=True) if columns else repeat((), len(rows))
         of_images = zip(*images, strict=True) if images else repeat((), len(rows))
-        for row, width, height, fault, of_row, some in zip(
-            rows, widths, heights, faults, values, of_images, strict=True
-        ):
-            stated = None if width is None or height is None else (width, height)
-            yield _StagedRow(to_bytes(row.key), dict(zip(columns, of_row, strict=True)), some, stated, fault)
+        for row, fault, of_row, some in zip(rows, faults, values, of_images, strict=True):
+            yield _StagedRow(to_bytes(row.key), dict(zip(columns, of_row, strict=True)), some, fault)
 
     def _contents(self, row: _StagedRow) -> list[EncodedImage]:
         """Read the images of a row."""

@@ -28,7 +28,7 @@ from tfshards.prep.sources.features import (
 )
 from tfshards.prep.sources.fetching import local_copy, unreadable
 from tfshards.prep.sources.patterns import key_pattern
-from tfshards.prep.sources.row_columns import Batches, TableRows
+from tfshards.prep.sources.row_columns import TableRows
 from tfshards.prep.sources.splits import usual_split
 from tfshards.prep.sources.text_tables import (
     JSON_SUFFIXES,
@@ -189,7 +189,7 @@ def read_files(files: TableFiles, dropped: Collection[str], is_path: Callable[[s
         table = table.append_column(name, column)
     unread = [name for name in names if name in dropped]
     return TableRows(
-        Batches.of(table.drop_columns(unread)),
+        table.drop_columns(unread).to_reader(),
         where=where,
         warnings=(*_missing_parts(files.paths), *warnings, *lines),
         unread=tuple(unread),
@@ -275,17 +275,17 @@ def _read_parquet(files: TableFiles, dropped: Collection[str]) -> TableRows:
     more, warnings = _columns_of_folders(files, names, lengths)
     schema = pa.schema([*types.items(), *((name, column.type) for name, column in more.items())])
 
-    def tables() -> Iterator[pa.Table]:
+    def batches() -> Iterator[pa.RecordBatch]:
         start = 0
         for path in paths:
             for table in _parquet_batches(path, types):
                 for name, column in more.items():
                     table = table.append_column(name, column.slice(start, table.num_rows))
                 start += table.num_rows
-                yield table.cast(schema)
+                yield from table.cast(schema).to_batches()
 
     return TableRows(
-        Batches(schema, tables()),
+        pa.RecordBatchReader.from_batches(schema, batches()),
         where=str(files.where),
         class_names=class_names,
         warnings=(*_missing_parts(paths), *warnings),

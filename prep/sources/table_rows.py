@@ -189,7 +189,7 @@ class RowSource(ABC):
     def _columns(self, read: TableRows) -> list[Column]:
         """Return the columns of features, in their order, and then others that have a role."""
         schema = flattened(read.batches.schema.empty_table()).schema
-        names = [name for name in schema.names if name not in (*(read.sizes or ()), read.faults)]
+        names = [name for name in schema.names if name != read.faults]
         for name in repeated(names):
             raise InputError("column-repeated", path=read.where, twice=name)
         for name, of_column in read.class_names.items():
@@ -316,7 +316,6 @@ class RowSource(ABC):
             wide=content.wide,
             keys=key and key_column(key.name, table[key.name]),
             splits=split_names(split.name, table[split.name]) if split else folder_splits(photo, content),
-            stated=(table[read.sizes[0]], table[read.sizes[1]]) if read.sizes else None,
             faults=table[read.faults] if read.faults else None,
             groups=groups,
             image_column=images[0].name if images else "",

@@ -126,7 +126,7 @@ def _csv_values(batch: _Batch, name: str) -> pa.Array:
 
 
 def _paths(batch: _Batch, name: str) -> pa.Array:
-    """Return paths, which need not be UTF-8, as bytes; other values of JSON are refused where they are used."""
+    """Return paths, which need not be UTF-8, as bytes; whoever needs paths refuses other values of JSON."""
     values = batch.columns[name]
     if not all(isinstance(value, (str, type(None))) for value in values):
         return _json_values(batch, name)

@@ -11,13 +11,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from tfshards.prep.sources.annotations import (
-    AnnotatedImage,
-    AnnotatedImages,
-    AnnotatedObject,
-    Annotations,
-    is_text,
-)
+from tfshards.prep.sources.annotations import Annotations, ImageRows, Values, is_text
 from tfshards.prep.sources.boundary import Boundary
 from tfshards.prep.sources.classes import MAX_CLASSES, read_class_names
 from tfshards.prep.sources.keys import in_any_form
@@ -82,14 +76,14 @@ class Yolo(Annotations):
             raise InputError(
                 f"segmentations=True has no effect, since {config} has kpt_shape (keypoints) || leave it out"
             )
-        images = AnnotatedImages(layout.root)
+        rows = ImageRows(layout.root)
         # by text file, or None for images without one
-        images_of: dict[Path | None, list[AnnotatedImage]] = {}
+        rows_of: dict[Path | None, list[Values]] = {}
         for split, file in self._files(layout.places, inside):
-            image = images.add(file, split)
-            images_of.setdefault(_text_of(image.path, layout.root), []).append(image)
-        without = [os.fsdecode(image.path) for image in images_of.pop(None, [])]
-        texts = {text: some for text, some in images_of.items() if text is not None}
+            row = rows.add(file, split)
+            rows_of.setdefault(_text_of(row["file_name"], layout.root), []).append(row)
+        without = [os.fsdecode(row["file_name"]) for row in rows_of.pop(None, [])]
+        texts = {text: some for text, some in rows_of.items() if text is not None}
         if not texts:
             raise InputError(
                 f"{path} has no image with a text file of boxes || the files must be next to the images, or "
@@ -104,7 +98,7 @@ class Yolo(Annotations):
         if self.segmentations:
             roles["polygons"] = f"xy{NORMALIZED}"
         warnings = [*layout.warnings, *_unpaired(without, texts)]
-        read = images.table_rows(path, roles, layout.class_names, warnings)
+        read = rows.table_rows(path, roles, layout.class_names, warnings)
         # Ultralytics reads images with OpenCV, which turns them upright
         return replace(read, boxes_in="upright")
 
@@ -260,32 +254,29 @@ def _unpaired(images: Sequence[str], texts: Collection[Path]) -> Iterator[str]:
             yield f"{counted(len(names), noun)} without {lacking}, such as {names[0]!r}"
 
 
-def _add_objects(
-    images: Sequence[AnnotatedImage], text: Path, layout: _Layout, *, has_polygons: bool
-) -> None:
+def _add_objects(rows: Sequence[Values], text: Path, layout: _Layout, *, has_polygons: bool) -> None:
     """Add the objects in a text file to its image, or reject all images that have this file."""
     where = name = os.path.relpath(text, layout.root)
     content = read_file(text)
     try:
-        if len(images) > 1:
+        if len(rows) > 1:
             raise ValueError("several images have the same text file")
         for number, line in enumerate(decoded(content).splitlines(), 1):
             where = f"{name}:{number}"
             if words := line.split():
-                images[0].objects.append(_object(words, layout, has_polygons=has_polygons))
+                rows[0]["objects"].append(_object(words, layout, has_polygons=has_polygons))
     except ValueError as error:
-        for image in images:
-            image.reject(f"{where}: {error}")
-            image.objects.clear()
+        for row in rows:
+            row |= {"fault": f"{where}: {error}", "objects": []}
 
 
-def _object(words: Sequence[str], layout: _Layout, *, has_polygons: bool) -> AnnotatedObject:
+def _object(words: Sequence[str], layout: _Layout, *, has_polygons: bool) -> Values:
     """Return the class, box, keypoints and polygons in a line, or raise ValueError."""
     category, *numbers = map(_number, words)
     most = (len(layout.class_names) or MAX_CLASSES) - 1
     if not category.is_integer() or not 0 <= category <= most:
         raise ValueError(f"the class {words[0]} must be a number from 0 to {most}")
-    values: AnnotatedObject = {"category": int(category), "bbox": numbers[:4]}
+    values: Values = {"category": int(category), "bbox": numbers[:4]}
     if layout.num_points:
         values["keypoints"] = numbers[4:]
     if has_polygons:
