@@ -20,7 +20,6 @@ from tfshards.prep.sources.array_files import (
     Member,
     OpenArray,
     copy_chunks,
-    described_arrays,
     members,
     open_file,
 )
@@ -132,10 +131,8 @@ class Arrays:
                 for number, (name, file) in enumerate(files.items())
                 if name in needed
             }
-            if preview and isinstance(chunks, list):
-                opened |= described_arrays(chunks[0], needed)
-            else:
-                opened |= copy_chunks(chunks, needed, Path(target))
+            is_described = preview and isinstance(chunks, list)
+            opened |= copy_chunks(chunks, needed, None if is_described else Path(target))
             arrays = {name: [opened[part] for part in parts[name]] for name in kept}
             rows = _rows(self, arrays, roles, _row_counts(arrays, splits), group_by)
         return stage(rows, folder, preview=preview)
