@@ -102,15 +102,10 @@ def check_found(column: str, files: ImageFiles, root: bytes) -> None:
     first = next(filter(None, files.paths), None)
     if first and len(files.sizes) and files.sizes.max() < 0:
         text = to_text(first)[:_SHOWN_CHARACTERS]
-        as_text = f", store the column as text with {flag(column, 'value')}"
+        template = f"{flag(f'{{{column}}}.jpg', 'image')} {flag(column, 'drop')}"
+        remedy = f"write paths with suffixes, or add these by {template}"
         if is_template(column):
             remedy = f"write another template, such as {flag('train/{id}.jpg', 'image')}"
-        elif os.path.splitext(first)[1]:
-            remedy = f"write whole paths with slashes and with their suffixes{as_text}"
-        else:
-            # the feature of the template may have the name of the column
-            template = f"{flag(f'{{{column}}}.jpg', 'image')} {flag(column, 'drop')}"
-            remedy = f"add a suffix to each with {template}{as_text}"
         where = os.fsdecode(root)
         raise InputError("column-no-image-exists", column=column, first=text, root=where, remedy=remedy)
 

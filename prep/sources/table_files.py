@@ -22,8 +22,6 @@ from tfshards.prep.sources.classes import repeated
 from tfshards.prep.sources.features import (
     classes_in,
     flattened,
-    is_image_struct,
-    is_list_type,
     shown,
 )
 from tfshards.prep.sources.fetching import local_copy, unreadable
@@ -45,6 +43,10 @@ from tfshards.schemas.storage.untrusted import open_regular
 from tfshards.schemas.storage.verbs import sizes_below
 
 SUFFIXES = (".csv", ".tsv", *JSON_SUFFIXES, ".parquet")
+_NO_TABLE = (
+    f"tables have the suffixes {', '.join(SUFFIXES)} || save other rows as Parquet, for example with pandas, "
+    "DuckDB, or to_parquet of a Hugging Face dataset; 'tfshards build coco' reads annotations of COCO"
+)
 # data/train-00000-of-00002.parquet, perhaps with a hash, as Hugging Face writes them
 _SHARD = re.compile(r"(?P<split>.+?)-(?P<index>[0-9]+)-of-(?P<count>[0-9]+)(-[0-9a-f]+)?")
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -103,8 +105,7 @@ def _find(path: AnyPath) -> tuple[AnyPath, list[AnyPath]]:
         if not path.is_file():
             raise InputError("table-missing", path=path)
         if path.suffix.lower() not in SUFFIXES:
-            how = _other_kind([path], path) or "save it as Parquet or CSV, for example with pandas or DuckDB"
-            raise OptionsError(f"{path}: tables have the suffixes {', '.join(SUFFIXES)} || {how}")
+            raise OptionsError(f"{path}: {_NO_TABLE}")
         return path.parent, [path]
     metadata = [name for name in METADATA_NAMES if (path / name).is_file()]
     if len(metadata) == 1:
@@ -127,8 +128,7 @@ def _of_one_suffix(path: AnyPath, found: Sequence[AnyPath]) -> list[AnyPath]:
     """Return the files that are tables, which have one suffix."""
     tables = [each for each in sorted(found) if each.suffix.lower() in SUFFIXES]
     if not tables:
-        how, suffixes = _other_kind(found, path) or "name a file or a folder of tables", ", ".join(SUFFIXES)
-        raise InputError(f"{path}: there is no table; tables have the suffixes {suffixes} || {how}")
+        raise InputError(f"{path}: there is no table; {_NO_TABLE}")
     for each in tables:
         if each.suffix.lower() != tables[0].suffix.lower():
             pattern = (path / "**" if path.is_dir() else path.parent) / f"*{each.suffix}"
@@ -137,19 +137,6 @@ def _of_one_suffix(path: AnyPath, found: Sequence[AnyPath]) -> list[AnyPath]:
                 f"{shlex.quote(str(pattern))}"
             )
     return tables
-
-
-def _other_kind(found: Sequence[AnyPath], path: AnyPath) -> str:
-    """Return how to build from files that are not tables, if their suffixes show it, or an empty text."""
-    suffixes = {each.suffix.lower() for each in found}
-    if ".arrow" in suffixes:
-        saved = f"datasets.load_from_disk({str(path if path.is_dir() else path.parent)!r})"
-        line = f"{saved}.to_parquet('rows.parquet')"
-        if any(each.name == "dataset_dict.json" for each in found):
-            line = f"for split, rows in {saved}.items(): rows.to_parquet(f'{{split}}.parquet')"
-        return f"save the rows that save_to_disk wrote as Parquet, in Python: {line}"
-    command = f"tfshards build coco {shlex.quote(str(path))} DATASET"
-    return f"annotations of COCO are built by: {command}" if ".json" in suffixes else ""
 
 
 def _missing_parts(paths: Sequence[AnyPath]) -> list[str]:
@@ -240,38 +227,27 @@ def _split_of(path: AnyPath) -> str:
 
 
 def _read_parquet(files: TableFiles, dropped: Collection[str]) -> TableRows:
-    paths = files.paths
-    schemas, lengths = [], []
+    paths, lengths = files.paths, list[int]()
     for path in paths:
         with _parquet(path) as file:
-            schemas.append(file.schema_arrow)
+            own = file.schema_arrow
             lengths.append(file.metadata.num_rows)
-    class_names = classes_in(schemas[0].metadata)
-    flat = [flattened(schema.empty_table()).schema for schema in schemas]
-    names = flat[0].names
-    types = {field.name: field.type for field in flat[0] if field.name not in dropped}
-    for path, schema, each in zip(paths, schemas, flat, strict=True):
-        if classes_in(schema.metadata) != class_names:
-            raise InputError("parts-classes-differ", path=path, paths=paths[0])
-        for name in repeated(each.names):
+        flat = flattened(own.empty_table()).schema
+        for name in repeated(flat.names):
             raise InputError("column-repeated", path=path, twice=name)
-        check_same_columns(path, each.names, paths[0], names)
-        for name, one in types.items():
-            other = each.field(name).type
-            joined = _joined(one, other)
-            if joined is None:
-                kinds = f"{shown(one)} in one, and {shown(other)} in the other"
-                remedy = "save it with one type in all files"
-                if all(map(_is_number, (one, other))):
-                    dtypes = [np.dtype(each.to_pandas_dtype()) for each in (one, other)]
-                    dtype = np.promote_types(*dtypes)
-                    odd = str(paths[0] if dtypes[1] == dtype else path)
-                    remedy = (
-                        f"cast it, in pandas: pd.read_parquet({odd!r}).astype({{{name!r}: {dtype.name!r}}})"
-                        f".to_parquet({odd!r})"
-                    )
-                raise InputError(f"{paths[0]} and {path}: column {name!r} is {kinds} || {remedy}")
-            types[name] = joined
+        if path == paths[0]:
+            names, class_names = flat.names, classes_in(own.metadata)
+            types = {field.name: field.type for field in flat if field.name not in dropped}
+        if classes_in(own.metadata) != class_names:
+            raise InputError("parts-classes-differ", path=path, paths=paths[0])
+        check_same_columns(path, flat.names, paths[0], names)
+        for name, kind in types.items():
+            types[name] = _joined(kind, flat.field(name).type)
+            if types[name] is None:
+                kinds = f"{shown(kind)} in one, and {shown(flat.field(name).type)} in the other"
+                raise InputError(
+                    f"{paths[0]} and {path}: column {name!r} is {kinds} || save it with one type in all files"
+                )
     more, warnings = _columns_of_folders(files, names, lengths)
     schema = pa.schema([*types.items(), *((name, column.type) for name, column in more.items())])
 
@@ -321,22 +297,10 @@ def _parquet(path: AnyPath) -> Iterator[pa.parquet.ParquetFile]:
         raise InputError("table-unreadable", path=path, reason=line) from None
 
 
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
-
-
 def _joined(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """Return the type that holds the values of both types of ``flattened`` without loss, or None.
-
-    Lists of lists of any form are joined, the structs of images, and null with any other type.
-    """
-    if one.equals(other):
-        return one
-    if pa.types.is_null(one) or pa.types.is_null(other):
-        return other if pa.types.is_null(one) else one
-    if is_list_type(one) and is_list_type(other):
-        item = _joined(one.value_type, other.value_type)
-        return None if item is None else pa.large_list(item)
-    if is_image_struct(one) and is_image_struct(other):
-        return pa.struct([("bytes", pa.large_binary()), ("path", pa.large_string())])
-    return None
+    """Return the type that holds the values of both types of ``flattened``, or None; null joins any."""
+    try:
+        schemas = [pa.schema([("", kind)]) for kind in (one, other)]
+        return pa.unify_schemas(schemas, promote_options="default").field(0).type
+    except pa.ArrowException:
+        return None

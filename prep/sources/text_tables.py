@@ -8,7 +8,6 @@ import json
 import math
 import os
 import re
-from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -141,32 +140,25 @@ def _json_values(batch: _Batch, name: str) -> pa.Array:
     """Return values of JSON, whose types agree, as Arrow has them; integers and fractions become float64."""
     values = batch.columns[name]
     try:
-        return _exact_values(values)
+        found, fault = _arrow_values(values)
     except UnicodeEncodeError:
         raise InputError("column-not-utf8", path=batch.path, name=name) from None
-    except (pa.ArrowException, TypeError, OverflowError) as error:
-        fault = str(error).splitlines()[0]
-
-    def differs(count: int) -> bool:
-        try:
-            _exact_values(values[:count])
-        except (pa.ArrowException, TypeError, OverflowError):
-            return True
-        return False
-
-    first = bisect_left(range(1, len(values)), True, key=differs)
+    if not fault:
+        return found
+    first = next(n for n in range(len(values)) if _arrow_values(values[: n + 1])[1])
     raise InputError(
         f"{batch.path}:{batch.lines[first]}: column {name!r} is {shown(values[first])}, of another type than "
-        f"in the lines before, or beyond 64 bits: {fault} || write values of one type; save large numbers "
-        "as text"
+        f"in the lines before, or beyond 64 bits: {fault} || write one type, and large numbers as text"
     )
 
 
-def _exact_values(values: Sequence[Any]) -> pa.Array:
-    found = pa.array(values)
-    if _has_truth(values, found.type):
-        raise TypeError("truth values and numbers")
-    return found
+def _arrow_values(values: Sequence[Any]) -> tuple[pa.Array | None, str]:
+    """Return the values, or why they have no type."""
+    try:
+        found = pa.array(values)
+    except (pa.ArrowException, TypeError, OverflowError) as error:
+        return None, str(error).splitlines()[0]
+    return found, "truth values and numbers" if _has_truth(values, found.type) else ""
 
 
 def _has_truth(values: Sequence[Any], kind: pa.DataType) -> bool:
