@@ -34,13 +34,7 @@ from tfshards.prep.sources.pictures import (
     mask_feature,
 )
 from tfshards.prep.sources.remote_tree import RemoteTree, Tree, tree_of
-from tfshards.prep.sources.split_lists import (
-    UNLISTED,
-    SplitLists,
-    check_split_list,
-    read_split_lists,
-    split_list_option,
-)
+from tfshards.prep.sources.split_lists import check_split_list, read_split_lists, split_list_option
 from tfshards.prep.sources.tree import FolderFiles
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
 from tfshards.schemas.errors import check_instance, check_path, counted
@@ -221,11 +215,9 @@ class ImageFolder:
             known = ", ".join(sorted(suffix.decode() for suffix in SUFFIXES))
             raise InputError("folder-no-images", *warnings, given=self.location(), seen=seen, known=known)
         # patterns choose images; their masks follow
-        files, lists, unmatched = self._chosen(files)
-        listing = self._arranged(tree.root, files, mask_folders)
-        if lists is not None:
-            listing = replace(listing, splits=lists.splits(listing.keys), identity=lists.digest)
-        warnings += [*unmatched, *listing.warnings]
+        files, split_of, digest, lines = self._chosen(files)
+        listing = self._arranged(tree.root, files, mask_folders, split_of)
+        warnings += [*lines, *listing.warnings]
         skipped = Counter(listing.skipped)
         if mask_folders is not None and masks is not None:
             masks, lone = pair_masks(tree.root, mask_folders, listing.keys, masks)
@@ -239,25 +231,31 @@ class ImageFolder:
                     "'masks' next to 'images' is taken for their masks, the feature 'mask'; split_folders={} "
                     "takes both for classes"
                 )
-        return replace(listing, skipped=dict(sorted(skipped.items())), warnings=tuple(warnings)), masks
+        found = replace(listing, skipped=dict(sorted(skipped.items())), identity=digest)
+        return replace(found, warnings=tuple(warnings)), masks
 
-    def _chosen(self, files: FolderFiles) -> tuple[FolderFiles, SplitLists | None, list[str]]:
-        """Return the images that patterns and lists choose, the lists, and warnings."""
+    def _chosen(self, files: FolderFiles) -> tuple[FolderFiles, Mapping[bytes, str], str, list[str]]:
+        """Return the images that patterns and lists choose, splits by lists, their digest, and warnings."""
         numbers, warnings = choose_keys(files.keys, self.include, self.exclude)
-        chosen, lists = files.keep(numbers, "excluded"), None
+        chosen, split_of, digest = files.keep(numbers, "excluded"), dict[bytes, str](), ""
         if self.split_list:
-            lists = read_split_lists(self.split_list, self.location(), files.keys)
-            unlisted, more = lists.unlisted(chosen.keys)
-            listed = np.flatnonzero([key not in unlisted for key in chosen.keys])
-            chosen, warnings = chosen.keep(listed, UNLISTED), warnings + more
+            split_of, digest = read_split_lists(self.split_list, self.location(), files.keys)
+            left = [number for number, key in enumerate(chosen.keys) if key not in split_of]
+            if left:
+                first = to_text(chosen.keys[left[0]])
+                warnings.append(f"{counted(len(left), 'file')} in no split list, such as {first!r}: left out")
+            listed = np.setdiff1d(np.arange(len(chosen.keys)), left)
+            chosen = chosen.keep(listed, "in no split list")
         if not chosen.keys:
             raise InputError(
                 "patterns-leave-none", *warnings, given=self.location(), num_images=len(files.keys)
             )
-        return chosen, lists, warnings
+        return chosen, split_of, digest, warnings
 
-    def _arranged(self, root: bytes, files: FolderFiles, masks: MaskFolders | None) -> Listing:
-        """Return the listing of images, with splits and classes by their folders."""
+    def _arranged(
+        self, root: bytes, files: FolderFiles, masks: MaskFolders | None, split_of: Mapping[bytes, str]
+    ) -> Listing:
+        """Return the listing of images, with classes by their folders, and splits by these or by lists."""
         # there are few folders, so that decisions are made for each folder once
         folders, folder_of = files.folders
         inside = [masks.inside(path) if masks else path for path in folders]
@@ -277,11 +275,12 @@ class ImageFolder:
         if not is_inside.any():
             raise InputError("images-outside-folders", root=os.fsdecode(root), num_found=len(is_inside))
         files, folder_of = files.keep(np.flatnonzero(is_inside), "outside the folders"), folder_of[is_inside]
-        names = [place[0] if place else "" for place in places]
-        splits = {
-            split: np.flatnonzero(np.array([name == split for name in names])[folder_of])
-            for split in layout.split_of.values()
-        }
+        order = {split: number for number, split in enumerate(self.split_list or layout.split_of.values())}
+        if self.split_list:
+            in_split = np.array([order[split_of[key]] for key in files.keys], np.int64)
+        else:
+            in_split = np.array([order.get(place[0], -1) if place else -1 for place in places])[folder_of]
+        splits = {split: np.flatnonzero(in_split == number) for split, number in order.items()}
         features = [image_feature("image", self.images)]
         features += [Feature("label", "label", "int64")] if layout.numbers else []
         labels = np.array([place[1] if place else -1 for place in places], np.int64)[folder_of]
