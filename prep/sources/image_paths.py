@@ -58,14 +58,14 @@ class ImageFiles(NamedTuple):
 
 
 def stat_images(
-    root: bytes, paths: Sequence[bytes], embedded: Sequence[int | None], *, follow_links: bool
+    root: bytes, paths: Sequence[bytes], embedded: IntArray | None, *, follow_links: bool
 ) -> ImageFiles:
     """Return the files of a column of images.
 
     Args:
         root: folder, or its URL, to which the paths are relative.
         paths: path of each row; empty for none.
-        embedded: size of the image in each row, or None if the path names it.
+        embedded: size of the image in each row, -1 where the path names it; None if paths name all.
         follow_links: allow files outside ``root``.
 
     Raises:
@@ -75,9 +75,10 @@ def stat_images(
     found: list[_Status] = []
     names, real = [*paths], [b""] * len(paths)
     remote: dict[int, RemotePath] = {}
-    for row, (path, size) in enumerate(zip(paths, embedded, strict=True)):
+    held = [-1] * len(paths) if embedded is None else embedded.tolist()
+    for row, (path, size) in enumerate(zip(paths, held, strict=True)):
         status = _MISSING
-        if size is not None:
+        if size >= 0:
             status = (size, 0)
         elif path and b"\0" not in path:
             where = location_of(root, path) if is_far or b"://" in path else None

@@ -45,13 +45,11 @@ VALUE, IMAGE = "value/", "image/"
 
 
 class _StagedImage(NamedTuple):
-    """An image of a row before it is read: its file as it was listed, or the bytes that the row holds."""
+    """An image of a row before it is read: the bytes that the row holds, and its file as it was listed."""
 
     name: str
     held: bytes | None
-    path: bytes
-    size: int = -1
-    stamp: int = 0
+    file: Mapping[str, Any] | None
 
 
 class _StagedRow(NamedTuple):
@@ -64,7 +62,7 @@ class _StagedRow(NamedTuple):
 
     def num_bytes(self) -> int:
         """Return the number of bytes to fetch for the row."""
-        return sum(max(image.size, 0) for image in self.images if image.held is None)
+        return sum(max(each.file["size"], 0) for each in self.images if each.held is None and each.file)
 
 
 @dataclass(frozen=True)
@@ -145,13 +143,14 @@ class StagedReader:
             return
         from tfshards.prep.sources.pictures import convert_images
 
+        def contents(row: _StagedRow) -> tuple[_StagedRow, list[EncodedImage]]:
+            # the row itself is needed again with what was fetched for it
+            return row, [] if row.fault else [self._content(row, image) for image in row.images]
+
         staged = (row for piece in pieces_of(rows) for row in self._staged(piece, schema))
-        if self.has_remote_images:
-            # the rows themselves are needed again with what was fetched for them
-            fetched = fetched_ahead(lambda row: (row, self._contents(row)), staged, _StagedRow.num_bytes)
-        else:
-            fetched = ((row, self._contents(row)) for row in staged)
-        for row, images in fetched:
+        is_far = self.has_remote_images
+        found = fetched_ahead(contents, staged, _StagedRow.num_bytes) if is_far else map(contents, staged)
+        for row, images in found:
             if row.fault is not None:
                 yield Rejected(Reason.ANNOTATION, row.fault)
                 continue
@@ -186,39 +185,37 @@ class StagedReader:
     def _staged(self, rows: Sequence[Row], schema: Schema) -> Iterator[_StagedRow]:
         """Yield rows as they are staged."""
         numbers, columns = self._columns(rows, schema)
+        faults = self._files.values(FAULT, numbers)
         nothing = [None] * len(rows)
         images = [
             [
-                _StagedImage(name, held, **file) if file else _StagedImage(name, held, to_bytes(row.key))
-                for row, file, held in zip(
-                    rows, self._files.values(IMAGE + name, numbers), columns.pop(name, nothing), strict=True
+                _StagedImage(name, held, file)
+                for held, file in zip(
+                    columns.pop(name, nothing), self._files.values(IMAGE + name, numbers), strict=True
                 )
             ]
             for name in self.images
         ]
-        faults = self._files.values(FAULT, numbers)
         # without columns there are no tuples to make
         values = zip(*columns.values(), strict=True) if columns else repeat((), len(rows))
         of_images = zip(*images, strict=True) if images else repeat((), len(rows))
         for row, fault, of_row, some in zip(rows, faults, values, of_images, strict=True):
             yield _StagedRow(to_bytes(row.key), dict(zip(columns, of_row, strict=True)), some, fault)
 
-    def _contents(self, row: _StagedRow) -> list[EncodedImage]:
-        """Read the images of a row."""
-        return [] if row.fault else [self._content(image) for image in row.images]
-
-    def _content(self, image: _StagedImage) -> EncodedImage:
+    def _content(self, row: _StagedRow, image: _StagedImage) -> EncodedImage:
+        """Read an image of a row."""
         from tfshards.prep.sources.pictures import EncodedImage, content_of
 
-        name, held, path, size, stamp = image
+        name, held, file = image
+        path, size = (file["path"], file["size"]) if file else (row.key, -1)
         if held is not None:
             return EncodedImage(name, content_of(held), path)
-        if size < 0:
+        if file is None or size < 0:
             lacks = ["the row holds no image"] if name in self.wide else []
             lacks += [f"there is no file {to_text(path)!r}"] if path else []
             return EncodedImage(name, None, path, ", and ".join(lacks) or "the row names no file")
         where = location_of(self.root, path) or os.path.join(self.root, path)
-        return EncodedImage(name, read_as_listed(where, size, stamp, MAX_BYTES), path)
+        return EncodedImage(name, read_as_listed(where, size, file["stamp"], MAX_BYTES), path)
 
 
 class _StagedFiles:

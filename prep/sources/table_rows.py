@@ -247,11 +247,9 @@ class RowSource(ABC):
 
     def _files_of(self, column: Column, content: Content) -> ImageFiles:
         """Return the files of a column of images."""
-        sizes: list[int | None] = [None] * content.num_rows
-        if column.is_embedded and content.wide is not None:
-            sizes = [None if size < 0 else size for size in content.wide.sizes[column.feature].tolist()]
-        root = content.read.root
-        files = stat_images(root, content.paths[column.name], sizes, follow_links=self.follow_links)
+        root, paths, wide = content.read.root, content.paths[column.name], content.wide
+        sizes = wide.sizes[column.feature] if column.is_embedded and wide else None
+        files = stat_images(root, paths, sizes, follow_links=self.follow_links)
         if not column.is_embedded:
             check_found(column.name, files, root)
         return files
