@@ -11,7 +11,7 @@ from itertools import count
 
 from tfshards.prep.progress.lines import report_line, report_warning
 from tfshards.prep.records.frames import parse_header
-from tfshards.prep.sources.splits import usual_order
+from tfshards.prep.sources.classes import usual_order
 from tfshards.schemas import FormatError, InputError, OptionsError, Problem
 from tfshards.schemas.compression import CODEC_ERRORS, Compression
 from tfshards.schemas.errors import counted, listed

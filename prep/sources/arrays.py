@@ -23,7 +23,7 @@ from tfshards.prep.sources.array_files import (
     members,
     open_file,
 )
-from tfshards.prep.sources.classes import check_class_names
+from tfshards.prep.sources.classes import check_class_names, usual_order, usual_split
 from tfshards.prep.sources.features import TEXT, array_of, kind_of, relisted
 from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.sources.kinds import Recorded
@@ -37,7 +37,6 @@ from tfshards.prep.sources.roles import (
     roles_option,
     unknown_column,
 )
-from tfshards.prep.sources.splits import usual_order, usual_split
 from tfshards.prep.sources.staged import Rows, stage
 from tfshards.prep.sources.staged_reader import StagedReader
 from tfshards.schemas import Feature, InputError, OptionsError

@@ -15,9 +15,9 @@ import numpy as np
 
 from tfshards.prep.sources.annotations import Annotations, ImageRows, Values, is_text
 from tfshards.prep.sources.boundary import Boundary
+from tfshards.prep.sources.classes import usual_split
+from tfshards.prep.sources.fetching import read_file
 from tfshards.prep.sources.row_columns import TableRows
-from tfshards.prep.sources.splits import usual_split
-from tfshards.prep.sources.text_files import read_file
 from tfshards.schemas import InputError
 from tfshards.schemas.errors import listed
 from tfshards.schemas.json_reader import load_json, shown

@@ -33,9 +33,8 @@ from tfshards.prep.sources.pictures import (
     image_feature,
     mask_feature,
 )
-from tfshards.prep.sources.remote_tree import RemoteTree, Tree, tree_of
 from tfshards.prep.sources.split_lists import check_split_list, read_split_lists, split_list_option
-from tfshards.prep.sources.tree import FolderFiles
+from tfshards.prep.sources.tree import FolderFiles, RemoteTree, Tree, tree_of
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
 from tfshards.schemas.errors import check_instance, check_path, counted
 from tfshards.schemas.json_reader import Json

@@ -18,8 +18,8 @@ import numpy as np
 from tfshards.prep.sources.boundary import Boundary, outside
 from tfshards.prep.sources.fetching import unreadable
 from tfshards.prep.sources.keys import in_any_form, to_text
-from tfshards.prep.sources.remote_tree import RemoteTree, tree_of
 from tfshards.prep.sources.roles import flag, is_template
+from tfshards.prep.sources.tree import RemoteTree, tree_of
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import listed
 from tfshards.schemas.index import IntArray

@@ -147,8 +147,8 @@ def _place(rules: ImageRules, values: dict[str, Values], file: Geometry) -> list
     if rules.boxes_in is None and file.orientation != 1 and any(given.values()):
         raise ImageError(
             Reason.BOXES,
-            f"EXIF orientation {file.orientation} turns the image; --boxes-in must state whether boxes "
-            "and keypoints refer to the pixels in the file or to the upright image",
+            f"EXIF orientation {file.orientation} turns the image; boxes_in='file' or 'upright' states to "
+            "which pixels boxes and keypoints refer",
         )
     view = file if rules.boxes_in == "file" else Geometry(file.upright)
     resize = rules.options.size

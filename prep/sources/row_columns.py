@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from tfshards.prep.imaging.coordinates import Reference
 from tfshards.prep.progress.lines import report_line
+from tfshards.prep.sources.classes import usual_splits
 from tfshards.prep.sources.features import (
     TEXT,
     fields_of,
@@ -35,7 +36,6 @@ from tfshards.prep.sources.roles import (
     meant,
     unknown_column,
 )
-from tfshards.prep.sources.splits import usual_splits
 from tfshards.prep.sources.wide import Wide, WideWriter
 from tfshards.schemas import InputError
 

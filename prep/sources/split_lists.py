@@ -8,8 +8,8 @@ import posixpath
 from collections.abc import Collection, Mapping, Sequence
 
 from tfshards.prep.option import option
+from tfshards.prep.sources.fetching import read_paths
 from tfshards.prep.sources.keys import in_any_form, to_text
-from tfshards.prep.sources.text_files import read_paths
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.names import name_fault
 from tfshards.schemas.storage import AnyPath

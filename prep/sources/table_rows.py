@@ -86,9 +86,8 @@ class RowSource(ABC):
         follow_links: read images outside ``root``.
         outside_boxes: what to do about boxes and keypoints that reach out of their image by more than 1 % of
             its side, or 1 pixel: "reject" the image, "clip" them to it, or "keep" them.
-        boxes_in: whether boxes and keypoints refer to the pixels in the "file" or to the "upright" image;
-            without it, and unless the format shows it, an image that is turned upright by its EXIF tag and
-            has boxes is rejected.
+        boxes_in: whether boxes and keypoints refer to the pixels in the "file" or to the "upright" image, as
+            those of YOLO do; otherwise an image that its EXIF tag turns, and that has boxes, is rejected.
 
     Raises:
         OptionsError: the source is empty or of another type, a role does not exist, or the class names are
@@ -117,7 +116,7 @@ class RowSource(ABC):
         "whether boxes and keypoints refer to the pixels in the file, or to the image that is turned upright "
         "by its EXIF tag",
         choices=get_args(Reference),
-        default_text="what annotations show; else images that are turned are rejected if they have boxes",
+        default_text="upright for YOLO; else images that are turned are rejected if they have boxes",
     )
     _only: frozenset[str] | None = field(default=None, repr=False)
 

@@ -20,9 +20,8 @@ import pyarrow.compute as pc
 from tfshards.prep.imaging.formats import SUFFIXES
 from tfshards.prep.sources.classes import repeated
 from tfshards.prep.sources.features import TEXT, flattened, is_list_type
-from tfshards.prep.sources.fetching import unreadable
+from tfshards.prep.sources.fetching import unreadable, without_mark
 from tfshards.prep.sources.keys import to_bytes
-from tfshards.prep.sources.text_files import without_mark
 from tfshards.schemas import InputError
 from tfshards.schemas.errors import size
 from tfshards.schemas.json_reader import shown

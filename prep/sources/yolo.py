@@ -13,13 +13,11 @@ import yaml
 
 from tfshards.prep.sources.annotations import Annotations, ImageRows, Values, is_text
 from tfshards.prep.sources.boundary import Boundary
-from tfshards.prep.sources.classes import MAX_CLASSES, read_class_names
+from tfshards.prep.sources.classes import MAX_CLASSES, read_class_names, usual_split, usual_splits
+from tfshards.prep.sources.fetching import decoded, read_file, read_text
 from tfshards.prep.sources.keys import in_any_form
-from tfshards.prep.sources.remote_tree import tree_of
 from tfshards.prep.sources.row_columns import TableRows
-from tfshards.prep.sources.splits import usual_split, usual_splits
-from tfshards.prep.sources.text_files import decoded, read_file, read_text
-from tfshards.prep.sources.tree import is_hidden
+from tfshards.prep.sources.tree import is_hidden, tree_of
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import counted, listed
 from tfshards.schemas.json_reader import shown

@@ -594,7 +594,7 @@ ONE_6 = np.array(formatted(upright((1, 2, 4, 6), 6), (8, 16), "xywh"), F32)
 NUMBERS = [
     *(row(f"COCO states {name}", *stated(*found), kept(found[0])) for name, found in FITTING.items()),
     *(row(f"COCO of a turned image states {name}", *stated(*found, max_rejected=1), refused(BuildError, None,
-        "--boxes-in")) for name, found in TURNED.items()),
+        "boxes_in=")) for name, found in TURNED.items()),
     row("COCO of a half turn without boxes", *stated(3, (16, 8), ()), kept(3, ())),
     row("COCO of a half turn without a check", *stated(3, (16, 8), check="none"), refused(OptionsError, None,
         "objects/bbox")),
