@@ -8,18 +8,19 @@ import json
 import math
 import os
 import re
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain, islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfshards.prep.imaging.formats import SUFFIXES
 from tfshards.prep.sources.classes import repeated
-from tfshards.prep.sources.features import TEXT, flattened, is_list_type
+from tfshards.prep.sources.features import TEXT, flattened, is_list_type, unlisted
 from tfshards.prep.sources.fetching import unreadable, without_mark
 from tfshards.prep.sources.keys import to_bytes
 from tfshards.schemas import InputError
@@ -45,6 +46,9 @@ _PLAIN = (
 _TRUTH = pa.array(["false", "true"], pa.large_string())
 _SHOWN, _LOOKED_AT = 60, 64
 _LINES_OF_JSON = "JSON Lines have one object per line, without commas between them"
+
+
+_Decode: TypeAlias = Callable[[str], tuple[Any, int]]
 
 
 class _Batch(NamedTuple):
@@ -101,7 +105,13 @@ def read_text(
             values, lines = typed(name, column)
             table = table.set_column(at, name, values)
             warnings += lines
-    return flattened(table), [*lengths.values()], warnings
+    table = flattened(table)
+    for column in table.columns if is_json else ():
+        numbers, _ = unlisted(unlisted(column)[0])
+        if pa.types.is_floating(numbers.type) and pc.any(pc.is_inf(numbers)).as_py():
+            # a number beyond float64 is infinite, too
+            deque(chain.from_iterable(_json_rows(path, _decode_finite) for path in paths), maxlen=0)
+    return table, [*lengths.values()], warnings
 
 
 def _named_table(columns: dict[str, pa.Array], path: AnyPath) -> pa.Table:
@@ -268,7 +278,7 @@ def _is_exact(text: str, number: float) -> bool:
 
 def _json_batches(path: AnyPath) -> Iterator[_Batch]:
     """Yield the rows of a JSON Lines file, some at a time; a row that lacks a name has None."""
-    rows = _json_rows(path)
+    rows = _json_rows(path, _decode)
     while batch := [*islice(rows, _BATCH_ROWS)]:
         lines, objects = zip(*batch, strict=True)
         names = {*map(tuple, objects)}
@@ -281,15 +291,13 @@ def _json_batches(path: AnyPath) -> Iterator[_Batch]:
             yield _Batch(path, lines, {name: [row.get(name) for row in objects] for name in every})
 
 
-def _json_rows(path: AnyPath) -> Iterator[tuple[int, dict[str, Any]]]:
+def _json_rows(path: AnyPath, decode: _Decode) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the number of each line that is not empty, and its object."""
     for number, text in enumerate(_lines(path, newline="\n"), 1):
         line, fault = text.strip(" \t\r\n"), ""
         if not line:
             continue
         try:
-            # a number beyond float64 needs digits of an exponent, or hundreds of others
-            decode = _decode_checked if _LARGE.search(line) else _decode
             row, end = decode(line)
             if end < len(line) or not isinstance(row, dict):
                 fault = f": more than one object, or none || {_LINES_OF_JSON}"
@@ -325,9 +333,9 @@ def _finite(text: str) -> float:
     return float(text)
 
 
-_LARGE = re.compile(r"[eE]\+?[0-9]{3}|[0-9]{300}")
 _decode = json.JSONDecoder(object_pairs_hook=_unique).raw_decode
-_decode_checked = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite).raw_decode
+# also raises ValueError for a number beyond float64, which takes longer
+_decode_finite = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite).raw_decode
 
 
 def _lines(path: AnyPath, newline: str) -> Iterator[str]:
