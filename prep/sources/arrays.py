@@ -23,12 +23,14 @@ from tfshards.prep.sources.array_files import (
     members,
     open_file,
 )
+from tfshards.prep.sources.base import NamedClasses
 from tfshards.prep.sources.classes import check_class_names, usual_order, usual_split
 from tfshards.prep.sources.features import TEXT, array_of, kind_of, relisted
 from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.sources.kinds import Recorded
 from tfshards.prep.sources.labels import groups_of, key_column, label_column, split_names
 from tfshards.prep.sources.roles import (
+    check_effect,
     check_roles,
     flag,
     listed_columns,
@@ -51,7 +53,7 @@ _TEXTS_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True)
-class Arrays:
+class Arrays(NamedClasses):
     """Arrays of equal length, each of which is a feature; the key of an example is its row number.
 
     The arrays ``label``, ``split`` and ``key`` have these roles by their names; ``roles`` declares those of
@@ -100,14 +102,6 @@ class Arrays:
     def from_recorded(cls, recorded: Recorded, inputs: Sequence[str]) -> Arrays:
         """Return a source with the roles of a build from the arguments that name its arrays."""
         return cls([*inputs], recorded.options["columns"])
-
-    def location(self) -> None:
-        """Return None, because the dataset may be in the folder of the array files."""
-        return
-
-    def with_class_names(self, names: Sequence[str]) -> Arrays:
-        """Return the source with these class names, unless it has its own."""
-        return self if self.class_names is not None else replace(self, class_names=names)
 
     def stage(self, folder: Path, *, group_by: str | None = None, preview: bool = False) -> StagedReader:
         """Return a reader of the arrays; those that are not in local .npy files are copied into ``folder``.
@@ -250,8 +244,7 @@ def _rows(
     """Return what is staged of arrays; each has a part for each split in ``counts``."""
     special = {role: name for name, role in roles.items() if role in _BY_NAME}
     columns = {role: _column(name, arrays[name], role) for role, name in special.items()}
-    if "label" not in special and source.class_names is not None:
-        raise InputError(f"no array holds the classes of class_names= || {flag('NAME', 'label')} names it")
+    check_effect("the source", roles.values(), (), ["class_names"] * (source.class_names is not None))
     splits = split_names(special["split"], columns["split"]) if "split" in special else None
     if "" not in counts:
         if splits is not None:

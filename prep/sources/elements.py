@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple, get_args
 import numpy as np
 
 from tfshards.prep.imaging.coordinates import Outside, Reference
-from tfshards.prep.imaging.options import MAX_BYTES, ImageOptions
+from tfshards.prep.imaging.options import MAX_BYTES, ImageOptions, changed_images
 from tfshards.prep.imaging.pillow import Picture
 from tfshards.prep.imaging.pixels import encoded_picture, encoded_pixels
 from tfshards.prep.option import check_choices, option
@@ -23,6 +23,7 @@ from tfshards.prep.sources.features import kind_of
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.prep.sources.pictures import ImageRules, check_mask_depth, mask_options
 from tfshards.prep.sources.roles import (
+    check_effect,
     check_roles,
     check_undeclared,
     check_undeclared_boxes,
@@ -115,24 +116,6 @@ class Form(NamedTuple):
                 )
 
 
-class Encoded(NamedTuple):
-    """One element as it is stored.
-
-    Attributes:
-        form: roles and features.
-        values: value of each feature but the label, as ``records.example`` encodes it.
-        label: number or name of the class; None for no class.
-        split: name of the split; empty without one.
-        key: value with the role ``key``, or None.
-    """
-
-    form: Form
-    values: Sequence[Values]
-    label: int | str | None
-    split: str
-    key: object
-
-
 @dataclass(frozen=True)
 class Elements:
     """How elements are stored: the arguments that ``Examples`` and ``WriteShards`` describe.
@@ -162,12 +145,16 @@ class Elements:
         if template := next(filter(is_template, self.roles), None):
             raise OptionsError(f"roles: {template!r} is a template of paths, which only tables have")
 
-    def encode(self, values: object, first: Form | None = None) -> Encoded:
-        """Return an element as it is stored.
+    def encode(self, values: object, first: Form | None = None) -> tuple[Form, list[Values], dict[str, Any]]:
+        """Return the form of an element and its values as they are stored.
 
         Args:
             values: values by name.
             first: the form of the first element, if it decides about lists and numbers of Python.
+
+        Returns:
+            The form; the value of each feature but the label, as ``records.example`` encodes it; and what has
+            the role ``label`` (None for no class), ``split`` or ``key``.
 
         Raises:
             InputError: a value cannot be stored, or does not fit its role.
@@ -177,11 +164,11 @@ class Elements:
         firsts = {} if first is None else {feature.name: feature for feature in first.features}
         features: list[Feature] = []
         encoded: list[Values] = []
-        label: int | str | None = None
+        special: dict[str, Any] = {}
         for name, feature_name in stored_names:
             value, role = given[name], roles.get(name, "value")
             if role == "label":
-                label = _label_value(name, value)
+                special[role] = _label_value(name, value)
                 features.append(_feature_of(feature_name, "label", "int64"))
                 continue
             if role in ("image", "mask"):
@@ -197,17 +184,15 @@ class Elements:
             encoded.append(stored)
         if "image" in roles.values():
             check_undeclared_boxes((each for each in features if each.name not in roles), self.source)
-        single = {role: given[name] for name, role in roles.items() if role in ("split", "key")}
-        split = _split_value(single["split"]) if "split" in single else ""
-        form = Form(tuple(roles.items()), tuple(features))
-        return Encoded(form, encoded, label, split, single.get("key"))
+        for name, role in roles.items():
+            if role in ("split", "key"):
+                special[role] = (_split_value if role == "split" else encode_key)(given[name])
+        return Form(tuple(roles.items()), tuple(features)), encoded, special
 
     def check(self, form: Form) -> None:
         """Raise an error if an option has no effect on elements of this form."""
-        if self.images != ImageOptions() and not form.has_role("image", "mask"):
-            raise OptionsError(f"images= has no effect: none of {form} is an image || declare it in roles=")
-        if self.class_names is not None and not form.has_role("label"):
-            raise InputError(f"class_names= has no effect: none of {form} is a label || declare it in roles=")
+        of_labels = ["class_names"] * (self.class_names is not None)
+        check_effect(self.source, dict(form.roles).values(), changed_images(self.images.to_json()), of_labels)
         check_mask_depth(self.images, has_masks=form.has_role("mask"))
         self.rules(form)
 

@@ -161,9 +161,7 @@ class ImageFolder:
 
     def with_class_names(self, names: Sequence[str]) -> ImageFolder:
         """Return the source with these class names, unless it has its own; some may have no folder."""
-        if self.class_names is not None:
-            return self
-        return replace(self, class_names=names, _may_lack=True)
+        return self if self.class_names is not None else replace(self, class_names=names, _may_lack=True)
 
     def stage(self, folder: Path, *, group_by: str | None = None, preview: bool = False) -> Reader:
         """Return a reader of the images, which are listed by their names, sizes and modification times.

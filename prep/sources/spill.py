@@ -93,12 +93,11 @@ class Spill:
         """
         shown = number_key(number) if key is None else to_text(encode_key(key))
         try:
-            encoded = self._elements.encode(values, None if self._is_bundle else self.form)
+            form, stored, special = self._elements.encode(values, None if self._is_bundle else self.form)
         except InputError as error:
             raise InputError(f"{shown}: {error}") from None
-        form = encoded.form
         for role, given in (("split", split or None), ("key", key)):
-            if given is not None and form.has_role(role):
+            if given is not None and role in special:
                 raise InputError(
                     f"{shown}: the {role} is given, and a value has the role {role}, too || give the value "
                     "the role value or drop"
@@ -107,13 +106,14 @@ class Spill:
             self._file = self._begun(form, shown)
         elif form != self.form:
             self.form.check_same(self._first_key, form, shown)
-        has_own_key = form.has_role("key")
-        self.is_numbered |= key is None and not has_own_key
-        own_key = encode_key(encoded.key) if has_own_key else to_bytes(shown)
+        self.is_numbered |= key is None and "key" not in special
         prefix = to_bytes(f"{split}/") if split else b""
-        written = self._file.add(encoded.values)
         return Description(
-            prefix + own_key, encoded.label, split or encoded.split, self._form_digest, *written
+            prefix + special.get("key", to_bytes(shown)),
+            special.get("label"),
+            split or special.get("split", ""),
+            self._form_digest,
+            *self._file.add(stored),
         )
 
     def _begun(self, form: Form, shown: str) -> WideFile:

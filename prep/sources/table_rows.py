@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, get_args
 
@@ -13,6 +13,7 @@ from tfshards.prep.imaging.coordinates import Outside, Reference
 from tfshards.prep.imaging.options import ImageOptions, changed_images
 from tfshards.prep.option import check_choices, option, recorded_values, to_json
 from tfshards.prep.progress.lines import report_line
+from tfshards.prep.sources.base import NamedClasses
 from tfshards.prep.sources.classes import check_class_names, repeated
 from tfshards.prep.sources.features import (
     TEXT,
@@ -29,6 +30,7 @@ from tfshards.prep.sources.kinds import Recorded, check_num_inputs
 from tfshards.prep.sources.labels import key_column, label_column, split_names
 from tfshards.prep.sources.pictures import ImageRules, check_mask_depth, image_feature, mask_feature
 from tfshards.prep.sources.roles import (
+    check_effect,
     check_roles,
     check_undeclared_boxes,
     features_of,
@@ -63,7 +65,7 @@ _NOT_STORED = ("split", "key", "drop")
 
 
 @dataclass(frozen=True)
-class RowSource(ABC):
+class RowSource(NamedClasses, ABC):
     """A source of rows, whose columns have roles.
 
     The columns ``file_name``, ``image``, ``label``, ``split`` and ``key`` have these roles by their names;
@@ -86,8 +88,9 @@ class RowSource(ABC):
         follow_links: read images outside ``root``.
         outside_boxes: what to do about boxes and keypoints that reach out of their image by more than 1 % of
             its side, or 1 pixel: "reject" the image, "clip" them to it, or "keep" them.
-        boxes_in: whether boxes and keypoints refer to the pixels in the "file" or to the "upright" image, as
-            those of YOLO do; otherwise an image that its EXIF tag turns, and that has boxes, is rejected.
+        boxes_in: whether boxes and keypoints refer to the pixels in the "file" or to the "upright" image;
+            without it, and unless the format shows it, an image that is turned upright by its EXIF tag and
+            has boxes is rejected.
 
     Raises:
         OptionsError: the source is empty or of another type, a role does not exist, or the class names are
@@ -116,7 +119,7 @@ class RowSource(ABC):
         "whether boxes and keypoints refer to the pixels in the file, or to the image that is turned upright "
         "by its EXIF tag",
         choices=get_args(Reference),
-        default_text="upright for YOLO; else images that are turned are rejected if they have boxes",
+        default_text="what annotations show; else images that are turned are rejected if they have boxes",
     )
     _only: frozenset[str] | None = field(default=None, repr=False)
 
@@ -134,14 +137,6 @@ class RowSource(ABC):
         if self.root is not None:
             any_path(self.root)
         check_class_names(self.class_names)
-
-    def location(self) -> None:
-        """Return None, because the dataset may be in the folder of the source."""
-        return
-
-    def with_class_names(self, names: Sequence[str]) -> RowSource:
-        """Return the source with these class names, unless it has its own."""
-        return self if self.class_names is not None else replace(self, class_names=names)
 
     @classmethod
     def from_recorded(cls, recorded: Recorded, inputs: Sequence[str]) -> RowSource:
@@ -225,21 +220,10 @@ class RowSource(ABC):
     def _check(self, read: TableRows, columns: Sequence[Column]) -> None:
         """Raise an error if an option has no effect on these columns, or one cannot hold images."""
         images = [column for column in columns if column.is_image]
-        if not images:
-            root = {} if self.root is None else {"root": os.fspath(self.root)}
-            for name, value in {**changed_images(self.images.to_json()), **root}.items():
-                raise OptionsError(
-                    f"{name}={value!r} has no effect, since {read.where} has no column of images || leave it "
-                    f"out, or name the column: {flag('COLUMN', 'image')}"
-                )
+        of_images = [*changed_images(self.images.to_json()), *["root"] * (self.root is not None)]
+        of_labels = ["class_names"] * bool(self.class_names) + ["label_separator"] * bool(read.separator)
+        check_effect(read.where, [column.role for column in columns], of_images, of_labels)
         check_mask_depth(self.images, has_masks=any(column.role == "mask" for column in images))
-        of_labels = {"class_names": self.class_names, "label_separator": read.separator}
-        useless = [each for each, given in of_labels.items() if given]
-        if useless and all(column.role != "label" for column in columns):
-            raise InputError(
-                f"{useless[0]}= has no effect, since {read.where} has no column of labels || leave it out, "
-                f"or name the column: {flag('COLUMN', 'label')}"
-            )
         for column in images:
             if column.kind not in (TEXT, STRING) and not is_image_struct(column.kind):
                 raise InputError("column-paths-type", name=column.name, kind=shown(column.kind))
