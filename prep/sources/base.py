@@ -167,7 +167,7 @@ class Reader(Protocol):
         """Yield the values of each row, or why it is rejected, in order.
 
         There may be any number of rows: memory does not depend on it. What is far away is requested before it
-        is needed, see ``fetching.fetched_ahead``.
+        is needed, see ``storage.in_flight``.
 
         Raises:
             InputError: an input cannot be read, is missing, or has changed since it was listed.

@@ -1,4 +1,4 @@
-"""Read the files and objects of users: unchanged since they were listed, ahead of need, or as text."""
+"""Read the files and objects of users: unchanged since they were listed, or as text that people wrote."""
 
 from __future__ import annotations
 
@@ -6,22 +6,20 @@ import codecs
 import os
 import shutil
 import tempfile
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from tfshards.schemas import InputError
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.any_path import on_disk
-from tfshards.schemas.storage.reader import NUM_REQUESTS, in_background, stamp_of
+from tfshards.schemas.storage.reader import NUM_REQUESTS, stamp_of
 from tfshards.schemas.storage.untrusted import LISTS, Limit, open_regular, read_most, read_whole
 from tfshards.schemas.storage.verbs import may_pass
 
-Item = TypeVar("Item")
-Found = TypeVar("Found")
+# Requests for files of examples that are ahead, so that no connection idles while results are used.
+FILES_AHEAD = 2 * NUM_REQUESTS
 _COPY_BYTES = 1 << 20
 
 
@@ -82,37 +80,6 @@ def unreadable(path: AnyPath | bytes | str, error: OSError) -> InputError:
     code = "unreadable-now" if may_pass(path, error) else "unreadable"
     shown = os.fsdecode(path) if isinstance(path, bytes) else str(path)
     return InputError(code, path=shown, why=error.strerror or error)
-
-
-# Bytes that one iterator holds before they are needed; several are read at the same time.
-_MOST_AHEAD = 16 << 20
-_MOST_CALLS = 2 * NUM_REQUESTS
-
-
-def fetched_ahead(
-    fetch: Callable[[Item], Found], items: Iterable[Item], num_bytes: Callable[[Item], int]
-) -> Iterator[Found]:
-    """Yield what ``fetch`` returns for each item, in order, while calls for the next items are made.
-
-    Twice ``NUM_REQUESTS`` calls are ahead, so that no connection idles while results are used; fewer if they
-    have many ``num_bytes``, but always one.
-    """
-    ahead: deque[tuple[Future[Found], int]] = deque()
-    held = 0
-    try:
-        for item in items:
-            size = num_bytes(item)
-            while ahead and (len(ahead) == _MOST_CALLS or held + size > _MOST_AHEAD):
-                future, done = ahead.popleft()
-                held -= done
-                yield future.result()
-            ahead.append((in_background(fetch, item), size))
-            held += size
-        while ahead:
-            yield ahead.popleft()[0].result()
-    finally:
-        for future, _ in ahead:
-            future.cancel()
 
 
 # Text files that people write: UTF-8 with or without a byte order mark; an error names other encodings.

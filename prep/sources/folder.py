@@ -17,7 +17,7 @@ from tfshards.prep.option import option, recorded_values, to_json
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Reader, Rejected, Row
 from tfshards.prep.sources.classes import check_class_names, twins
-from tfshards.prep.sources.fetching import fetched_ahead, read_as_listed, unreadable
+from tfshards.prep.sources.fetching import FILES_AHEAD, read_as_listed, unreadable
 from tfshards.prep.sources.keys import KEY_FEATURE, groups_of_keys, to_bytes, to_text
 from tfshards.prep.sources.kinds import Recorded, check_num_inputs
 from tfshards.prep.sources.layout import Layout, check_split_folders, find_layout, parse_split_folders
@@ -38,7 +38,7 @@ from tfshards.prep.sources.tree import FolderFiles, RemoteTree, Tree, tree_of
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
 from tfshards.schemas.errors import check_instance, check_path, counted
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.storage import AnyPath, any_path
+from tfshards.schemas.storage import AnyPath, any_path, in_flight
 
 _MATCHING = "whose path relative to SOURCE matches, such as '**/*.jpg': * within a folder, ** across folders"
 
@@ -346,7 +346,8 @@ class FolderReader:
             return EncodedImage("image", content, key)
 
         is_far = isinstance(tree, RemoteTree)
-        found = fetched_ahead(fetch, rows, lambda row: row.size) if is_far else map(fetch, rows)
+        ahead = in_flight(fetch, rows, FILES_AHEAD, num_bytes=lambda row: row.size)
+        found = ahead if is_far else map(fetch, rows)
         for row, image in zip(rows, found, strict=True):
             values: dict[str, Values] = {"label": row.label, "key": image.path}
             conversions = convert_images(rules, [image], values)

@@ -21,7 +21,7 @@ from tfshards.prep.records.example import Values
 from tfshards.prep.sources.array_files import ArrayFile, MappedArrays
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row, pieces_of
 from tfshards.prep.sources.features import numbers_of
-from tfshards.prep.sources.fetching import fetched_ahead, local_copy, read_as_listed
+from tfshards.prep.sources.fetching import FILES_AHEAD, local_copy, read_as_listed
 from tfshards.prep.sources.image_paths import location_of
 from tfshards.prep.sources.keys import LazyKeys, to_bytes, to_text
 from tfshards.prep.sources.wide import wide_values
@@ -29,7 +29,7 @@ from tfshards.schemas import Schema
 from tfshards.schemas.example import Decoded, decode_example
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.storage import AnyPath, any_path
+from tfshards.schemas.storage import AnyPath, any_path, in_flight
 from tfshards.schemas.storage.any_path import on_disk
 
 if TYPE_CHECKING:
@@ -148,9 +148,8 @@ class StagedReader:
             return row, [] if row.fault else [self._content(row, image) for image in row.images]
 
         staged = (row for piece in pieces_of(rows) for row in self._staged(piece, schema))
-        is_far = self.has_remote_images
-        found = fetched_ahead(contents, staged, _StagedRow.num_bytes) if is_far else map(contents, staged)
-        for row, images in found:
+        ahead = in_flight(contents, staged, FILES_AHEAD, num_bytes=_StagedRow.num_bytes)
+        for row, images in ahead if self.has_remote_images else map(contents, staged):
             if row.fault is not None:
                 yield Rejected(Reason.ANNOTATION, row.fault)
                 continue
