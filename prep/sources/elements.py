@@ -168,7 +168,6 @@ class Elements:
         for name, feature_name in stored_names:
             value, role = given[name], roles.get(name, "value")
             if role == "label":
-                special[role] = _label_value(name, value)
                 features.append(_feature_of(feature_name, "label", "int64"))
                 continue
             if role in ("image", "mask"):
@@ -185,8 +184,8 @@ class Elements:
         if "image" in roles.values():
             check_undeclared_boxes((each for each in features if each.name not in roles), self.source)
         for name, role in roles.items():
-            if role in ("split", "key"):
-                special[role] = (_split_value if role == "split" else encode_key)(given[name])
+            if role in ("label", "split", "key"):
+                special[role] = special_value(name, given[name], role)
         return Form(tuple(roles.items()), tuple(features)), encoded, special
 
     def check(self, form: Form) -> None:
@@ -271,55 +270,40 @@ def _image_value(name: str, value: object) -> bytes:
         raise InputError(f"the image {name!r}: {error}") from None
 
 
-def _label_value(name: str, value: object) -> int | str | None:
-    """Return the number or the name of a class; None for no class."""
-    value = _single(value)
-    if value is None or value == b"":
-        return None
-    if isinstance(value, bytes):
-        return to_text(value)
-    if isinstance(value, int) and -1 <= value < 1 << 63:
-        return int(value)
-    raise InputError(
-        f"the label {name!r} is {one_line(repr(value))[:_SHOWN]}, which is not a class || give the number of "
-        "a class, or its name; the role value stores it as it is"
-    )
+def special_value(name: str, value: object, role: str) -> int | str | bytes | None:
+    """Return the class of a label (None for no class), the name of a split, or the bytes of a key.
 
-
-def _split_value(value: object) -> str:
-    """Return the name of a split; numbers become text."""
-    split = to_text(_name("split", value))
-    if fault := name_fault(split):
-        raise InputError(f"the split {fault}")
-    return split
-
-
-def encode_key(key: object) -> bytes:
-    """Return a key, text, bytes or an integer, as bytes, or raise InputError if it cannot be one."""
-    encoded = _name("key", key)
-    if not encoded or b"\0" in encoded:
-        raise InputError(f"the key {key!r} must be one or more characters without NUL")
-    return encoded
-
-
-def _name(what: str, value: object) -> bytes:
-    """Return text, bytes or an integer as bytes; ``what`` it is, is for messages."""
-    name = _single(value)
-    if isinstance(name, int) and not isinstance(name, bool):
-        return b"%d" % name
-    if not isinstance(name, bytes):
-        raise InputError(f"the {what} {value!r} is of type {type(value).__name__}, not text or an integer")
-    return name
-
-
-def _single(value: object) -> object:
-    """Return a single number of NumPy as one of Python, and text as bytes."""
+    Raises:
+        InputError: the value cannot have this role.
+    """
     if isinstance(value, (np.ndarray, np.generic)) and not value.shape:
         value = value.item()
     try:
-        return to_bytes(value) if isinstance(value, str) else value
+        value = to_bytes(value) if isinstance(value, str) else value
     except UnicodeEncodeError as error:
         raise InputError(f"{value!r} is not valid Unicode: {error.reason}") from None
+    if role == "label":
+        if value is None or value == b"":
+            return None
+        if isinstance(value, bytes):
+            return to_text(value)
+        if isinstance(value, int) and -1 <= value < 1 << 63:
+            return int(value)
+        raise InputError(
+            f"the label {name!r} is {one_line(repr(value))[:_SHOWN]}, which is not a class || give the "
+            "number of a class, or its name; the role value stores it as it is"
+        )
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = b"%d" % value
+    if not isinstance(value, bytes):
+        raise InputError(f"the {role} {value!r} is of type {type(value).__name__}, not text or an integer")
+    if role == "split":
+        if fault := name_fault(to_text(value)):
+            raise InputError(f"the split {fault}")
+        return to_text(value)
+    if not value or b"\0" in value:
+        raise InputError(f"the key {to_text(value)!r} must be one or more characters without NUL")
+    return value
 
 
 def _stored_value(name: str, value: Any, role: str, first: Feature | None = None) -> tuple[Feature, Values]:  # noqa: ANN401

@@ -101,9 +101,10 @@ def convert_images(
         # a mask must fit its image
         for image in sorted(images, key=lambda image: image.name in rules.masks):
             is_mask = image.name in rules.masks
-            found = _normalized_image(image, mask_options(rules.options) if is_mask else rules.options, views)
-            if isinstance(found, Rejected):
-                return found if len(images) == 1 else found._replace(detail=f"{image.name}: {found.detail}")
+            try:
+                found = _normalized(image, mask_options(rules.options) if is_mask else rules.options, views)
+            except ImageError as fault:
+                return Rejected(fault.reason, f"{image.name}: " * (len(images) > 1) + fault.detail)
             values[image.name] = found.data
             conversions += found.conversions
             if rules.masks and not is_mask and found.view is not None:
@@ -118,21 +119,14 @@ def convert_images(
     return tuple(conversions)
 
 
-def _normalized_image(
-    image: EncodedImage, options: ImageOptions, views: Sequence[Geometry]
-) -> Normalized | Rejected:
-    """Return the normalized image, or why it is rejected; a mask may belong to the images in ``views``."""
+def _normalized(image: EncodedImage, options: ImageOptions, views: Sequence[Geometry]) -> Normalized:
+    """Return the normalized image, or raise ImageError; a mask may belong to the images in ``views``."""
     if image.content is None:
-        return Rejected(Reason.MISSING, image.missing)
+        raise ImageError(Reason.MISSING, image.missing)
     size, _, data = image.content
     if data is None:
-        return Rejected(Reason.TOO_LARGE, f"{size} bytes; at most {MAX_BYTES}")
-    try:
-        return normalize(
-            data, options, os.path.splitext(image.path)[1].lower(), views if options.mask else ()
-        )
-    except ImageError as fault:
-        return Rejected(fault.reason, fault.detail)
+        raise ImageError(Reason.TOO_LARGE, f"{size} bytes; at most {MAX_BYTES}")
+    return normalize(data, options, os.path.splitext(image.path)[1].lower(), views if options.mask else ())
 
 
 def _place(rules: ImageRules, values: dict[str, Values], file: Geometry) -> list[str]:

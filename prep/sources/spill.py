@@ -10,13 +10,13 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfshards.prep.option import to_json
-from tfshards.prep.sources.elements import Elements, Form, encode_key
+from tfshards.prep.sources.elements import Elements, Form, special_value
 from tfshards.prep.sources.features import TEXT
 from tfshards.prep.sources.keys import groups_of_keys, number_key, to_bytes, to_text
 from tfshards.prep.sources.labels import label_column
@@ -91,7 +91,7 @@ class Spill:
             split: name of its iterable in a mapping of them; otherwise empty.
             number: its number in its iterable.
         """
-        shown = number_key(number) if key is None else to_text(encode_key(key))
+        shown = number_key(number) if key is None else to_text(cast("bytes", special_value("", key, "key")))
         try:
             form, stored, special = self._elements.encode(values, None if self._is_bundle else self.form)
         except InputError as error:

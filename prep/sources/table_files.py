@@ -6,8 +6,9 @@ import glob
 import os
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import PurePosixPath
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -166,19 +167,33 @@ def read_files(files: TableFiles, dropped: Collection[str], is_path: Callable[[s
     Raises:
         InputError: a file cannot be read, or a column is not in all files, or has types that are not joined.
     """
+    class_names: Mapping[str, tuple[str, ...]] = {}
+    lines: list[str] = []
     if files.paths[0].suffix.lower() == ".parquet":
-        return _read_parquet(files, dropped)
-    table, lengths, warnings = read_text(files.paths, dropped, is_path)
-    where, names = str(files.where), table.column_names
-    more, lines = _columns_of_folders(files, names, lengths)
-    for name, column in more.items():
-        table = table.append_column(name, column)
-    unread = [name for name in names if name in dropped]
+        names, lengths, types, class_names = _parquet_schema(files.paths, dropped)
+        tables: Iterator[pa.Table] = chain.from_iterable(_parquet_tables(path, types) for path in files.paths)
+    else:
+        read, lengths, lines = read_text(files.paths, dropped, is_path)
+        names = read.column_names
+        tables = iter([read.drop_columns([name for name in names if name in dropped])])
+        types = {field.name: field.type for field in read.schema if field.name not in dropped}
+    more, warnings = _columns_of_folders(files, names, lengths)
+    schema = pa.schema([*types.items(), *((name, column.type) for name, column in more.items())])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        start = 0
+        for table in tables:
+            for name, column in more.items():
+                table = table.append_column(name, column.slice(start, table.num_rows))
+            start += table.num_rows
+            yield from table.cast(schema).to_batches()
+
     return TableRows(
-        table.drop_columns(unread).to_reader(),
-        where=where,
-        warnings=(*_missing_parts(files.paths), *warnings, *lines),
-        unread=tuple(unread),
+        pa.RecordBatchReader.from_batches(schema, batches()),
+        where=str(files.where),
+        class_names=class_names,
+        warnings=(*_missing_parts(files.paths), *lines, *warnings),
+        unread=tuple(name for name in names if name in dropped),
     )
 
 
@@ -225,8 +240,11 @@ def _split_of(path: AnyPath) -> str:
     return usual_split(path.stem) or usual_split(path.parent.name) or ""
 
 
-def _read_parquet(files: TableFiles, dropped: Collection[str]) -> TableRows:
-    paths, lengths = files.paths, list[int]()
+def _parquet_schema(
+    paths: Sequence[AnyPath], dropped: Collection[str]
+) -> tuple[list[str], list[int], dict[str, pa.DataType], dict[str, tuple[str, ...]]]:
+    """Return the columns of all files, the rows of each file, and types and class names by column."""
+    lengths: list[int] = []
     for path in paths:
         with _parquet(path) as file:
             own = file.schema_arrow
@@ -247,28 +265,10 @@ def _read_parquet(files: TableFiles, dropped: Collection[str]) -> TableRows:
                 raise InputError(
                     f"{paths[0]} and {path}: column {name!r} is {kinds} || save it with one type in all files"
                 )
-    more, warnings = _columns_of_folders(files, names, lengths)
-    schema = pa.schema([*types.items(), *((name, column.type) for name, column in more.items())])
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        start = 0
-        for path in paths:
-            for table in _parquet_batches(path, types):
-                for name, column in more.items():
-                    table = table.append_column(name, column.slice(start, table.num_rows))
-                start += table.num_rows
-                yield from table.cast(schema).to_batches()
-
-    return TableRows(
-        pa.RecordBatchReader.from_batches(schema, batches()),
-        where=str(files.where),
-        class_names=class_names,
-        warnings=(*_missing_parts(paths), *warnings),
-        unread=tuple(name for name in names if name in dropped),
-    )
+    return names, lengths, types, class_names
 
 
-def _parquet_batches(path: AnyPath, names: Collection[str]) -> Iterator[pa.Table]:
+def _parquet_tables(path: AnyPath, names: Collection[str]) -> Iterator[pa.Table]:
     """Yield some rows of a Parquet file at a time; fields of structs are columns."""
     with _parquet(path) as file:
         tops = [
