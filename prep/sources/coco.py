@@ -14,9 +14,8 @@ from unicodedata import normalize
 import numpy as np
 
 from tfshards.prep.sources.annotations import Annotations, ImageRows, Values, is_text
-from tfshards.prep.sources.boundary import Boundary
 from tfshards.prep.sources.classes import usual_split
-from tfshards.prep.sources.fetching import read_file
+from tfshards.prep.sources.fetching import Boundary, read_file
 from tfshards.prep.sources.row_columns import TableRows
 from tfshards.schemas import InputError
 from tfshards.schemas.errors import listed

@@ -1,4 +1,4 @@
-"""Read the files and objects of users: unchanged since they were listed, or as text that people wrote."""
+"""Read the files and objects of users: inside of their source, unchanged since listed, or as text."""
 
 from __future__ import annotations
 
@@ -125,3 +125,54 @@ def without_mark(start: bytes) -> bytes:
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in start[:_LOOKED_AT]:
         raise ValueError("is UTF-16, UTF-32 or binary; save it as UTF-8")
     return start.removeprefix(codecs.BOM_UTF8)
+
+
+class Boundary:
+    """The folder that all files of a source are in, with links followed, unless the user allows others.
+
+    Whoever wrote the annotations of a source may name any path; a file elsewhere is neither read nor quoted.
+    """
+
+    def __init__(self, folder: str | bytes | os.PathLike[str], *, follow_links: bool) -> None:
+        """Set the folder; with ``follow_links`` files may be outside it."""
+        self._folder = os.fsencode(folder)
+        self._below = os.path.join(os.path.realpath(self._folder), b"")
+        self._follow_links = follow_links
+        # by folder
+        self._real_folders: dict[bytes, bytes] = {}
+
+    def holds(self, path: str | bytes | os.PathLike[str]) -> bool:
+        """Return whether a file, which need not exist, may be read."""
+        return self._allows(self._real(os.fsencode(path)))
+
+    def check(self, path: str | bytes | os.PathLike[str], given: str | None = None) -> bytes:
+        """Return the path of a file relative to the folder, with links followed.
+
+        Raises:
+            InputError: the file may not be read; ``given`` is how its path was written.
+        """
+        real = self._real(os.fsencode(path))
+        if not self._allows(real):
+            raise outside(self._folder, os.fsdecode(path) if given is None else given)
+        is_below = real.startswith(self._below)
+        return real[len(self._below) :] if is_below else os.path.relpath(real, self._below)
+
+    def _allows(self, real: bytes) -> bool:
+        return self._follow_links or os.path.join(real, b"").startswith(self._below)
+
+    def _real(self, path: bytes) -> bytes:
+        if b"\0" in path:
+            # it cannot exist
+            return self._below
+        # not normpath: after a link, ".." is the folder that holds the target of the link
+        folder, name = os.path.split(path)
+        if name in (b"", b".", b"..") or os.path.islink(path):
+            return os.path.realpath(path)
+        if folder not in self._real_folders:
+            self._real_folders[folder] = os.path.realpath(folder)
+        return os.path.join(self._real_folders[folder], name)
+
+
+def outside(folder: bytes, given: str) -> InputError:
+    """Return the error for a path that leaves a folder."""
+    return InputError("outside", given=given, folder=os.fsdecode(folder))

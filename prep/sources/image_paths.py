@@ -15,8 +15,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from tfshards.prep.sources.boundary import Boundary, outside
-from tfshards.prep.sources.fetching import unreadable
+from tfshards.prep.sources.fetching import Boundary, outside, unreadable
 from tfshards.prep.sources.keys import in_any_form, to_text
 from tfshards.prep.sources.roles import flag, is_template
 from tfshards.prep.sources.tree import RemoteTree, tree_of

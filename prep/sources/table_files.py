@@ -18,14 +18,13 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from tfshards.prep.imaging.formats import METADATA_NAMES
-from tfshards.prep.sources.boundary import Boundary
 from tfshards.prep.sources.classes import repeated, usual_split
 from tfshards.prep.sources.features import (
     classes_in,
     flattened,
     shown,
 )
-from tfshards.prep.sources.fetching import local_copy, unreadable
+from tfshards.prep.sources.fetching import Boundary, local_copy, unreadable
 from tfshards.prep.sources.patterns import key_pattern
 from tfshards.prep.sources.row_columns import TableRows
 from tfshards.prep.sources.text_tables import (

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 import yaml
 
 from tfshards.prep.sources.annotations import Annotations, ImageRows, Values, is_text
-from tfshards.prep.sources.boundary import Boundary
 from tfshards.prep.sources.classes import MAX_CLASSES, read_class_names, usual_split, usual_splits
-from tfshards.prep.sources.fetching import decoded, read_file, read_text
+from tfshards.prep.sources.fetching import Boundary, decoded, read_file, read_text
 from tfshards.prep.sources.keys import in_any_form
 from tfshards.prep.sources.row_columns import TableRows
 from tfshards.prep.sources.tree import is_hidden, tree_of
