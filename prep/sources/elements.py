@@ -33,14 +33,14 @@ from tfshards.prep.sources.roles import (
 )
 from tfshards.schemas import Feature, InputError, OptionsError
 from tfshards.schemas.coordinates import Coordinates, coordinates_of
-from tfshards.schemas.errors import check_instance, listed, one_line
+from tfshards.schemas.errors import check_instance, one_line
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import name_fault
 from tfshards.schemas.schema import COORDINATES
 from tfshards.schemas.storage.untrusted import open_regular
 
-# names, and characters of a value, in a message
-_SHOWN_NAMES, _SHOWN = 20, 80
+# characters of a value in a message
+_SHOWN = 80
 # items of a list that may be images
 _LOOKED_AT = 8
 
@@ -60,24 +60,6 @@ class Form(NamedTuple):
     def wide(self) -> tuple[Feature, ...]:
         """The features whose values are written to files, see ``wide.py``."""
         return tuple(feature for feature in self.features if not feature.is_label)
-
-    def has_role(self, *roles: str) -> bool:
-        """Return whether a value has one of these roles."""
-        return any(role in roles for _, role in self.roles)
-
-    @property
-    def image(self) -> str | None:
-        """The name of the first image; None without one."""
-        return next((feature.name for feature in self.features if feature.is_image), None)
-
-    @property
-    def label(self) -> str | None:
-        """The name of the first label; None without one."""
-        return next((feature.name for feature in self.features if feature.is_label), None)
-
-    def __str__(self) -> str:
-        """Return the names of the features, for a message."""
-        return listed([feature.name for feature in self.features], _SHOWN_NAMES)
 
     def to_json(self) -> dict[str, Json]:
         """Return the form as ``from_json`` takes it."""
@@ -192,13 +174,14 @@ class Elements:
         """Raise an error if an option has no effect on elements of this form."""
         of_labels = ["class_names"] * (self.class_names is not None)
         check_effect(self.source, dict(form.roles).values(), changed_images(self.images.to_json()), of_labels)
-        check_mask_depth(self.images, has_masks=form.has_role("mask"))
+        check_mask_depth(self.images, has_masks=any(feature.is_mask for feature in form.features))
         self.rules(form)
 
     def rules(self, form: Form) -> ImageRules:
         """Return how images are stored of elements of this form."""
         masks = frozenset(feature.name for feature in form.features if feature.is_mask)
-        coordinates, image = coordinates_of(form.features), form.image
+        coordinates = coordinates_of(form.features)
+        image = next((feature.name for feature in form.features if feature.is_image), None)
         return ImageRules(self.images, masks, coordinates, image, self.outside_boxes, self.boxes_in)
 
 

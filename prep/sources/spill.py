@@ -173,8 +173,8 @@ def stage_elements(
     if twice:
         names = listed([repr(to_text(key)) for key in twice], _SHOWN)
         raise InputError(f"several examples have the same key: {names} || give each example its own key")
-    label, class_names = form.label, elements.class_names
-    found = label_column(label, table["label"], class_names) if label else None
+    label = next((feature.name for feature in form.features if feature.is_label), None)
+    found = label_column(label, table["label"], elements.class_names) if label else None
     by = "a regular expression with one (group)"
     rows = Rows(
         num_rows=len(keys),
