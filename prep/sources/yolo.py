@@ -284,12 +284,11 @@ def _object(words: Sequence[str], layout: _Layout, *, has_polygons: bool) -> Val
         values["bbox"] = [(left + right) / 2, (top + bottom) / 2, right - left, bottom - top]
         values["polygons"] = [numbers]
     elif len(numbers) != allowed:
-        hint = "; keypoints need kpt_shape in data.yaml, polygons --segmentations"
-        if layout.num_points:
-            hint = f", for kpt_shape [{layout.num_points}, {layout.width}] in data.yaml"
-        elif len(numbers) == 5:
-            hint = "; remove the last if it is a confidence"
-        raise ValueError(f"{len(numbers)} numbers after the class, not {allowed}{hint}")
+        raise ValueError(
+            f"{len(numbers)} numbers after the class, not {allowed}: a box, and points by kpt_shape "
+            f"[{layout.num_points}, {layout.width}] in data.yaml; remove a confidence, and give "
+            "segmentations=True for polygons"
+        )
     return values
 
 
