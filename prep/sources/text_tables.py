@@ -9,7 +9,7 @@ import math
 import os
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain, islice
@@ -52,7 +52,7 @@ _Decode: TypeAlias = Callable[[str], tuple[Any, int]]
 
 
 class _Batch(NamedTuple):
-    """Some rows of a file: the number of the line of each in the file, and their values by column."""
+    """Some rows of a file: their numbers (in JSON those of their lines), and their values by column."""
 
     path: AnyPath
     lines: Sequence[int]
@@ -74,51 +74,61 @@ def read_text(
     """
     is_json = paths[0].suffix.lower() in JSON_SUFFIXES
     batches, read_values = (_json_batches, _json_values) if is_json else (_csv_batches, _csv_values)
-    tables: list[pa.Table] = []
-    lengths = dict.fromkeys(range(len(paths)), 0)
+    # the number of rows of each batch, and its columns
+    parts: list[tuple[int, dict[str, pa.Array]]] = []
+    lengths = [0] * len(paths)
     for number, path in enumerate(paths):
         for batch in batches(path):
-            columns = {
-                name: pa.nulls(len(values)) if name in dropped else read_column(batch, name)
-                for name, values in batch.columns.items()
+            num_rows = len(batch.lines)
+            part = {
+                name: pa.nulls(num_rows) if name in dropped else read_column(batch, name)
+                for name in batch.columns
                 for read_column in [_paths if is_path(name) else read_values]
             }
-            table = _named_table(columns, path)
             if not is_json:
-                check_same_columns(path, table.column_names, paths[0], (tables or [table])[0].column_names)
-            tables.append(table)
-            lengths[number] += table.num_rows
-    if not tables:
+                check_same_columns(path, part, paths[0], parts[0][1] if parts else part)
+            parts.append((num_rows, part))
+            lengths[number] += num_rows
+    if not parts:
         raise InputError("table-no-rows", path=paths[0])
-    try:
-        table = pa.concat_tables(tables, promote_options="permissive").combine_chunks()
-    except pa.ArrowException as error:
-        names = ", ".join(map(str, paths))
-        raise InputError(f"{names}: {error} || write values of one type in each column") from None
+    names = dict.fromkeys(name for _, part in parts for name in part)
+    columns = {name: _joined(name, parts, paths) for name in names}
     warnings: list[str] = []
-    for at, name in enumerate(table.column_names):
-        column = table.column(at).combine_chunks()
+    for name, column in columns.items():
         if column.type == TEXT:
             # paths are text, even if they are not UTF-8: columns of bytes are encoded images
-            table = table.set_column(at, name, column.view(pa.large_string()))
+            columns[name] = column.view(pa.large_string())
         elif not is_json and column.type == pa.large_string():
-            values, lines = typed(name, column)
-            table = table.set_column(at, name, values)
+            columns[name], lines = typed(name, column)
             warnings += lines
-    table = flattened(table)
+    try:
+        table = flattened(pa.table(columns))
+    except UnicodeEncodeError as error:
+        raise InputError("column-not-utf8", path=paths[0], name=error.object) from None
     for column in table.columns if is_json else ():
         numbers, _ = unlisted(unlisted(column)[0])
         if pa.types.is_floating(numbers.type) and pc.any(pc.is_inf(numbers)).as_py():
             # a number beyond float64 is infinite, too
             deque(chain.from_iterable(_json_rows(path, _decode_finite) for path in paths), maxlen=0)
-    return table, [*lengths.values()], warnings
+    return table, lengths, warnings
 
 
-def _named_table(columns: dict[str, pa.Array], path: AnyPath) -> pa.Table:
-    try:
-        return pa.table(columns)
-    except UnicodeEncodeError as error:
-        raise InputError("column-not-utf8", path=path, name=error.object) from None
+def _joined(
+    name: str, parts: Sequence[tuple[int, Mapping[str, pa.Array]]], paths: Sequence[AnyPath]
+) -> pa.Array:
+    """Return a column of all batches, whose types may differ, and some of which may lack it, in JSON."""
+    arrays = [part[name] if name in part else pa.nulls(num_rows) for num_rows, part in parts]
+    kinds = {array.type for array in arrays if not pa.types.is_null(array.type)} or {pa.null()}
+    if len(kinds) > 1:
+        found, fault = _arrow_values([value for array in arrays for value in array.to_pylist()])
+        if fault:
+            where = ", ".join(map(str, paths))
+            raise InputError(
+                f"{where}: column {name!r} has values of several types: {fault} || write one type"
+            )
+        return found
+    (kind,) = kinds
+    return pa.concat_arrays([each if each.type == kind else pa.nulls(len(each), kind) for each in arrays])
 
 
 def text_values(name: str, values: Sequence[str], path: AnyPath) -> pa.Array:
@@ -187,7 +197,7 @@ def _csv_batches(path: AnyPath) -> Iterator[_Batch]:
     rows = _csv_rows(path)
     names = next(rows, [])
     while batch := [*islice(rows, _BATCH_ROWS)]:
-        yield _Batch(path, (), dict(zip(names, zip(*batch, strict=True), strict=True)))
+        yield _Batch(path, range(len(batch)), dict(zip(names, zip(*batch, strict=True), strict=True)))
 
 
 def _csv_rows(path: AnyPath) -> Iterator[list[str]]:

@@ -285,9 +285,8 @@ def _object(words: Sequence[str], layout: _Layout, *, has_polygons: bool) -> Val
         values["polygons"] = [numbers]
     elif len(numbers) != allowed:
         raise ValueError(
-            f"{len(numbers)} numbers after the class, not {allowed}: a box, and points by kpt_shape "
-            f"[{layout.num_points}, {layout.width}] in data.yaml; remove a confidence, and give "
-            "segmentations=True for polygons"
+            f"{len(numbers)} numbers after the class, not {allowed}: remove a confidence; keypoints are by "
+            f"kpt_shape [{layout.num_points}, {layout.width}] in data.yaml, polygons by segmentations=True"
         )
     return values
 
