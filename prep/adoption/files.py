@@ -10,7 +10,7 @@ from itertools import count
 from typing import NamedTuple
 
 from tfshards.prep.progress.lines import report_line, report_warning
-from tfshards.prep.sources.splits import usual_order
+from tfshards.prep.sources.classes import usual_order
 from tfshards.schemas import FormatError, InputError, Problem
 from tfshards.schemas.compression import CODEC_ERRORS, Compression
 from tfshards.schemas.errors import counted, listed

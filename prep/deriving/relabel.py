@@ -81,7 +81,7 @@ def new_labels(labels: str | os.PathLike[str] | Mapping[str | bytes, str | int])
     from tfshards.prep.sources.table_files import find_files, read_files
 
     files = find_files(labels, follow_links=True)
-    path, table = files.where, read_files(files, (), COLUMNS.__contains__).batches.joined()
+    path, table = files.where, read_files(files, (), COLUMNS.__contains__).batches.read_all()
     for name in COLUMNS:
         if name not in table.column_names:
             columns = ", ".join(map(repr, table.column_names))

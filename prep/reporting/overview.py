@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from tfshards.prep.building.made import made_of
-from tfshards.prep.imaging.reasons import remedies
+from tfshards.prep.imaging.reasons import LOSSES
 from tfshards.prep.reporting.cards import Values
 from tfshards.prep.reporting.catalog import Catalog
 from tfshards.prep.reporting.charts import bars_chart, histogram, series_color, size_unit
@@ -35,7 +35,7 @@ def class_counts(manifest: Manifest) -> dict[str, dict[str, int]]:
 
 def overview(catalog: Catalog, counts: Mapping[str, Mapping[str, int]]) -> Values:
     """Return what the manifest shows, and problems of the files."""
-    manifest, remedy_of = catalog.manifest, remedies()
+    manifest, remedy_of = catalog.manifest, {loss.conversion: loss.remedy for loss in LOSSES}
     classes = list(next(iter(counts.values()), {}))
     largest = [max(own.values(), default=0) or 1 for own in counts.values()]
     label = f"Examples of {len(classes):,} classes in the splits {', '.join(counts)}"

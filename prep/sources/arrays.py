@@ -21,16 +21,22 @@ from tfshards.prep.sources.array_files import (
     Member,
     OpenArray,
     copy_chunks,
-    described_arrays,
     members,
     open_file,
 )
-from tfshards.prep.sources.classes import ClassNames, given_class_names
+from tfshards.prep.sources.base import NamedClasses
+from tfshards.prep.sources.classes import (
+    ClassNames,
+    given_class_names,
+    usual_order,
+    usual_split,
+)
 from tfshards.prep.sources.features import TEXT, array_of, kind_of, relisted
 from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.sources.kinds import Recorded
 from tfshards.prep.sources.labels import groups_of, key_column, label_column, split_names
 from tfshards.prep.sources.roles import (
+    check_effect,
     check_roles,
     flag,
     listed_columns,
@@ -38,7 +44,6 @@ from tfshards.prep.sources.roles import (
     resolve_roles,
     unknown_column,
 )
-from tfshards.prep.sources.splits import usual_order, usual_split
 from tfshards.prep.sources.staged import Rows, stage
 from tfshards.prep.sources.staged_reader import StagedReader
 from tfshards.schemas import Feature, InputError, OptionsError
@@ -54,7 +59,7 @@ _TEXTS_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True)
-class Arrays:
+class Arrays(NamedClasses):
     """Arrays of equal length, each of which is a feature; the key of an example is its row number.
 
     The arrays ``label``, ``split`` and ``key`` have these roles by their names; ``roles`` declares those of
@@ -105,14 +110,6 @@ class Arrays:
         """Return a source with the roles of a build from the arguments that name its arrays."""
         return cls([*inputs], recorded.options["columns"])
 
-    def location(self) -> None:
-        """Return None, because the dataset may be in the folder of the array files."""
-        return
-
-    def with_class_names(self, names: Sequence[str]) -> Arrays:
-        """Return the source with these class names, unless it has its own."""
-        return self if self.class_names is not None else replace(self, class_names=names)
-
     def stage(self, folder: Path, *, group_by: str | None = None, preview: bool = False) -> StagedReader:
         """Return a reader of the arrays; those that are not in local .npy files are copied into ``folder``.
 
@@ -134,10 +131,8 @@ class Arrays:
                 for number, (name, file) in enumerate(files.items())
                 if name in needed
             }
-            if preview and isinstance(chunks, list):
-                opened |= described_arrays(chunks[0], needed)
-            else:
-                opened |= copy_chunks(chunks, needed, Path(target))
+            is_described = preview and isinstance(chunks, list)
+            opened |= copy_chunks(chunks, needed, None if is_described else Path(target))
             arrays = {name: [opened[part] for part in parts[name]] for name in kept}
             rows = _rows(self, arrays, roles, _row_counts(arrays, splits), group_by)
         return stage(rows, folder, preview=preview)
@@ -256,8 +251,7 @@ def _rows(
     """Return what is staged of arrays; each has a part for each split in ``counts``."""
     special = {role: name for name, role in roles.items() if role in _BY_NAME}
     columns = {role: _column(name, arrays[name], role) for role, name in special.items()}
-    if "label" not in special and source.class_names is not None:
-        raise InputError(f"no array holds the classes of class_names= || {flag('NAME', 'label')} names it")
+    check_effect("the source", roles.values(), (), ["class_names"] * (source.class_names is not None))
     splits = split_names(special["split"], columns["split"]) if "split" in special else None
     if "" not in counts:
         if splits is not None:

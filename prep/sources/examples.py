@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, ClassVar, cast
 
 from tfshards.prep.progress.bars import Display
+from tfshards.prep.sources.base import NamedClasses
 from tfshards.prep.sources.elements import Elements
 from tfshards.prep.sources.keys import to_text
 from tfshards.prep.sources.spill import Description, Spill, described, stage_elements
@@ -19,7 +20,7 @@ from tfshards.schemas.names import name_fault
 
 
 @dataclass(frozen=True)
-class Examples(Elements):
+class Examples(Elements, NamedClasses):
     """The examples of any Python iterable: dicts of values by name, or pairs ``(key, dict)``.
 
     The iterable is a list, a generator, an object with ``__len__`` and ``__getitem__`` such as a dataset of
@@ -57,14 +58,6 @@ class Examples(Elements):
     source: ClassVar[str] = "examples"
 
     examples: Iterable[object] | Mapping[str, Any] | Callable[[], Iterable[object]]
-
-    def location(self) -> None:
-        """Return None, because there is no folder of the examples."""
-        return
-
-    def with_class_names(self, names: Sequence[str]) -> Examples:
-        """Return the source with these class names, unless it has its own."""
-        return self if self.class_names is not None else replace(self, class_names=names)
 
     def stage(self, folder: Path, *, group_by: str | None = None, preview: bool = False) -> StagedReader:
         """Return a reader of the examples, after reading them into ``folder``.

@@ -17,7 +17,7 @@ from tfshards.prep.option import changed_options, recorded_options
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Reader, Rejected, Row
 from tfshards.prep.sources.classes import ClassNames, given_class_names, twins
-from tfshards.prep.sources.fetching import fetched_ahead, read_as_listed, unreadable
+from tfshards.prep.sources.fetching import FILES_AHEAD, read_as_listed, unreadable
 from tfshards.prep.sources.keys import KEY_FEATURE, groups_of_keys, to_bytes, to_text
 from tfshards.prep.sources.kinds import Recorded, check_num_inputs
 from tfshards.prep.sources.layout import Layout, check_split_folders, find_layout
@@ -33,18 +33,15 @@ from tfshards.prep.sources.pictures import (
     image_feature,
     mask_feature,
 )
-from tfshards.prep.sources.remote_tree import RemoteTree, Tree, tree_of
 from tfshards.prep.sources.split_lists import (
-    UNLISTED,
-    SplitLists,
     check_split_list,
     read_split_lists,
 )
-from tfshards.prep.sources.tree import FolderFiles
+from tfshards.prep.sources.tree import FolderFiles, RemoteTree, Tree, tree_of
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
 from tfshards.schemas.errors import check_instance, check_path, counted
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.storage import AnyPath, any_path
+from tfshards.schemas.storage import AnyPath, any_path, in_flight
 
 # Options that manifests record if they do not have their default values.
 _RECORDED = ("follow_links", "split_folders", "include", "exclude", "mask_dir", "mask_name", "split_list")
@@ -145,9 +142,7 @@ class ImageFolder:
 
     def with_class_names(self, names: Sequence[str]) -> ImageFolder:
         """Return the source with these class names, unless it has its own; some may have no folder."""
-        if self.class_names is not None:
-            return self
-        return replace(self, class_names=names, _may_lack=True)
+        return self if self.class_names is not None else replace(self, class_names=names, _may_lack=True)
 
     def stage(self, folder: Path, *, group_by: str | None = None, preview: bool = False) -> Reader:
         """Return a reader of the images, which are listed by their names, sizes and modification times.
@@ -198,11 +193,9 @@ class ImageFolder:
             known = ", ".join(sorted(suffix.decode() for suffix in SUFFIXES))
             raise InputError("folder-no-images", *warnings, given=self.location(), seen=seen, known=known)
         # patterns choose images; their masks follow
-        files, lists, unmatched = self._chosen(files)
-        listing = self._arranged(tree.root, files, mask_folders)
-        if lists is not None:
-            listing = replace(listing, splits=lists.splits(listing.keys), identity=lists.digest)
-        warnings += [*unmatched, *listing.warnings]
+        files, split_of, digest, lines = self._chosen(files)
+        listing = self._arranged(tree.root, files, mask_folders, split_of)
+        warnings += [*lines, *listing.warnings]
         skipped = Counter(listing.skipped)
         if mask_folders is not None and masks is not None:
             masks, lone = pair_masks(tree.root, mask_folders, listing.keys, masks)
@@ -216,25 +209,31 @@ class ImageFolder:
                     "'masks' next to 'images' is taken for their masks, the feature 'mask'; split_folders={} "
                     "takes both for classes"
                 )
-        return replace(listing, skipped=dict(sorted(skipped.items())), warnings=tuple(warnings)), masks
+        found = replace(listing, skipped=dict(sorted(skipped.items())), identity=digest)
+        return replace(found, warnings=tuple(warnings)), masks
 
-    def _chosen(self, files: FolderFiles) -> tuple[FolderFiles, SplitLists | None, list[str]]:
-        """Return the images that patterns and lists choose, the lists, and warnings."""
+    def _chosen(self, files: FolderFiles) -> tuple[FolderFiles, Mapping[bytes, str], str, list[str]]:
+        """Return the images that patterns and lists choose, splits by lists, their digest, and warnings."""
         numbers, warnings = choose_keys(files.keys, self.include, self.exclude)
-        chosen, lists = files.keep(numbers, "excluded"), None
+        chosen, split_of, digest = files.keep(numbers, "excluded"), dict[bytes, str](), ""
         if self.split_list:
-            lists = read_split_lists(self.split_list, self.location(), files.keys)
-            unlisted, more = lists.unlisted(chosen.keys)
-            listed = np.flatnonzero([key not in unlisted for key in chosen.keys])
-            chosen, warnings = chosen.keep(listed, UNLISTED), warnings + more
+            split_of, digest = read_split_lists(self.split_list, self.location(), files.keys)
+            left = [number for number, key in enumerate(chosen.keys) if key not in split_of]
+            if left:
+                first = to_text(chosen.keys[left[0]])
+                warnings.append(f"{counted(len(left), 'file')} in no split list, such as {first!r}: left out")
+            listed = np.setdiff1d(np.arange(len(chosen.keys)), left)
+            chosen = chosen.keep(listed, "in no split list")
         if not chosen.keys:
             raise InputError(
                 "patterns-leave-none", *warnings, given=self.location(), num_images=len(files.keys)
             )
-        return chosen, lists, warnings
+        return chosen, split_of, digest, warnings
 
-    def _arranged(self, root: bytes, files: FolderFiles, masks: MaskFolders | None) -> Listing:
-        """Return the listing of images, with splits and classes by their folders."""
+    def _arranged(
+        self, root: bytes, files: FolderFiles, masks: MaskFolders | None, split_of: Mapping[bytes, str]
+    ) -> Listing:
+        """Return the listing of images, with classes by their folders, and splits by these or by lists."""
         # there are few folders, so that decisions are made for each folder once
         folders, folder_of = files.folders
         inside = [masks.inside(path) if masks else path for path in folders]
@@ -256,11 +255,12 @@ class ImageFolder:
         if not is_inside.any():
             raise InputError("images-outside-folders", root=os.fsdecode(root), num_found=len(is_inside))
         files, folder_of = files.keep(np.flatnonzero(is_inside), "outside the folders"), folder_of[is_inside]
-        names = [place[0] if place else "" for place in places]
-        splits = {
-            split: np.flatnonzero(np.array([name == split for name in names])[folder_of])
-            for split in layout.split_of.values()
-        }
+        order = {split: number for number, split in enumerate(self.split_list or layout.split_of.values())}
+        if self.split_list:
+            in_split = np.array([order[split_of[key]] for key in files.keys], np.int64)
+        else:
+            in_split = np.array([order.get(place[0], -1) if place else -1 for place in places])[folder_of]
+        splits = {split: np.flatnonzero(in_split == number) for split, number in order.items()}
         features = [image_feature("image", self.images)]
         features += [Feature("label", "label", "int64")] if layout.numbers else []
         labels = np.array([place[1] if place else -1 for place in places], np.int64)[folder_of]
@@ -329,7 +329,8 @@ class FolderReader:
             return EncodedImage("image", content, key)
 
         is_far = isinstance(tree, RemoteTree)
-        found = fetched_ahead(fetch, rows, lambda row: row.size) if is_far else map(fetch, rows)
+        ahead = in_flight(fetch, rows, FILES_AHEAD, num_bytes=lambda row: row.size)
+        found = ahead if is_far else map(fetch, rows)
         for row, image in zip(rows, found, strict=True):
             values: dict[str, Values] = {"label": row.label, "key": image.path}
             conversions = convert_images(rules, [image], values)

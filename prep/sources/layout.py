@@ -7,10 +7,9 @@ import re
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from tfshards.prep.sources.classes import class_map
+from tfshards.prep.sources.classes import class_map, usual_order, usual_split
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.prep.sources.marks import PAGE
-from tfshards.prep.sources.splits import usual_order, usual_split
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import listed
 from tfshards.schemas.names import name_fault

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import PurePath
 from typing import Literal, TypeAlias, get_args
@@ -124,6 +124,28 @@ def resolve_roles(
             )
     order = {name: number for number, name in enumerate(names)}
     return dict(sorted(given.items(), key=lambda item: order.get(item[0], len(order))))
+
+
+def check_effect(
+    where: str, roles: Collection[str | None], of_images: Iterable[str], of_labels: Iterable[str]
+) -> None:
+    """Raise an error if options of images or of labels are given, but no column has this role.
+
+    Args:
+        where: the source, for messages.
+        roles: the roles of its columns.
+        of_images, of_labels: names of the given options.
+    """
+    has_images = "image" in roles or "mask" in roles
+    for role, names, error in (
+        ("image", () if has_images else of_images, OptionsError),
+        ("label", () if "label" in roles else of_labels, InputError),
+    ):
+        for name in names:
+            raise error(
+                f"{name}= has no effect, since {where} has no column of {role}s || leave it out, or name the "
+                f"column: {flag('COLUMN', role)}"
+            )
 
 
 def unknown_column(name: str, names: Sequence[str], where: str) -> InputError:

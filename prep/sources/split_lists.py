@@ -5,22 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import posixpath
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 
-import numpy as np
-
+from tfshards.prep.sources.fetching import read_paths
 from tfshards.prep.sources.keys import in_any_form, to_text
-from tfshards.prep.sources.text_files import read_paths
 from tfshards.schemas import InputError, OptionsError
-from tfshards.schemas.errors import counted
-from tfshards.schemas.index import IntArray
 from tfshards.schemas.names import name_fault
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.any_path import is_absolute
-
-# The reason of what is in none of the lists, as manifests count it.
-UNLISTED = "in no split list"
 
 
 def check_split_list(given: object) -> None:
@@ -33,29 +25,12 @@ def check_split_list(given: object) -> None:
             raise OptionsError("split-list-form", text=f"{split}={path}")
 
 
-@dataclass(frozen=True)
-class SplitLists:
-    """The split of each key that lists name."""
+def read_split_lists(
+    lists: Mapping[str, str], folder: AnyPath, keys: Collection[bytes]
+) -> tuple[dict[bytes, str], str]:
+    """Return the split of each of the files ``keys`` that lists name, and a digest of the lists.
 
-    split_of: Mapping[bytes, str]
-    digest: str
-
-    def unlisted(self, keys: Collection[bytes]) -> tuple[set[bytes], list[str]]:
-        """Return the keys that no list names, and a warning that counts them."""
-        left = {key for key in keys if key not in self.split_of}
-        shown = f"{counted(len(left), 'file')} {UNLISTED}, such as {to_text(min(left))!r}" if left else ""
-        return left, [f"{shown}: left out"] if left else []
-
-    def splits(self, keys: Sequence[bytes]) -> dict[str, IntArray]:
-        """Return the numbers of the keys of each split, all of which are listed."""
-        splits = np.array([self.split_of[key] for key in keys], object)
-        names = [name for name in dict.fromkeys(self.split_of.values()) if (splits == name).any()]
-        return {name: np.flatnonzero(splits == name) for name in names}
-
-
-def read_split_lists(lists: Mapping[str, str], folder: AnyPath, keys: Collection[bytes]) -> SplitLists:
-    """Return the splits that lists, whose paths are relative to ``folder``, give the files ``keys``.
-
+    The paths of the lists are relative to ``folder``.
     Paths in a list are relative to the source or to the folder of the list, and need no suffix if only one
     file has this name.
     """
@@ -88,4 +63,4 @@ def read_split_lists(lists: Mapping[str, str], folder: AnyPath, keys: Collection
             raise InputError(
                 "split-list-missing", path=path, num_missing=len(missing), count=len(lines), first=first
             )
-    return SplitLists(split_of, content.hexdigest())
+    return split_of, content.hexdigest()

@@ -13,7 +13,7 @@ import pyarrow as pa
 from tfshards.prep.imaging.formats import METADATA_NAMES
 from tfshards.prep.sources.features import classes_in
 from tfshards.prep.sources.roles import USUAL
-from tfshards.prep.sources.row_columns import IMAGE_ROLES, Batches, TableRows
+from tfshards.prep.sources.row_columns import IMAGE_ROLES, TableRows
 from tfshards.prep.sources.table_files import find_files, read_files
 from tfshards.prep.sources.table_rows import RowSource
 from tfshards.schemas import OptionsError
@@ -58,7 +58,7 @@ class Table(RowSource):
         else:
             stream = pa.RecordBatchReader.from_stream(self.source)
             read = TableRows(
-                Batches(stream.schema, (pa.Table.from_batches([batch]) for batch in stream)),
+                stream,
                 where=f"this {type(self.source).__name__}",
                 class_names=classes_in(stream.schema.metadata),
             )

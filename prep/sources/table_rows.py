@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,6 +13,7 @@ from tfshards.prep.imaging.coordinates import Outside, Reference
 from tfshards.prep.imaging.options import ImageOptions, changed_images
 from tfshards.prep.option import changed_options, check_choices, recorded_options
 from tfshards.prep.progress.lines import report_line
+from tfshards.prep.sources.base import NamedClasses
 from tfshards.prep.sources.classes import ClassNames, given_class_names, repeated
 from tfshards.prep.sources.features import (
     TEXT,
@@ -30,6 +31,7 @@ from tfshards.prep.sources.labels import key_column, label_column, split_names
 from tfshards.prep.sources.pictures import ImageRules, check_mask_depth, image_feature, mask_feature
 from tfshards.prep.sources.roles import (
     Role,
+    check_effect,
     check_roles,
     check_undeclared_boxes,
     features_of,
@@ -63,7 +65,7 @@ _NOT_STORED = ("split", "key", "drop")
 
 
 @dataclass(frozen=True)
-class RowSource(ABC):
+class RowSource(NamedClasses, ABC):
     """A source of rows, whose columns have roles.
 
     The columns ``file_name``, ``image``, ``label``, ``split`` and ``key`` have these roles by their names;
@@ -123,14 +125,6 @@ class RowSource(ABC):
             any_path(self.root)
         given_class_names(self.class_names)
 
-    def location(self) -> None:
-        """Return None, because the dataset may be in the folder of the source."""
-        return
-
-    def with_class_names(self, names: Sequence[str]) -> RowSource:
-        """Return the source with these class names, unless it has its own."""
-        return self if self.class_names is not None else replace(self, class_names=names)
-
     @classmethod
     def from_recorded(cls, recorded: Recorded, inputs: Sequence[str]) -> RowSource:
         """Return a source with the options of a build from the paths of its inputs."""
@@ -176,7 +170,7 @@ class RowSource(ABC):
     def _columns(self, read: TableRows) -> list[Column]:
         """Return the columns of features, in their order, and then others that have a role."""
         schema = flattened(read.batches.schema.empty_table()).schema
-        names = [name for name in schema.names if name not in (*(read.sizes or ()), read.faults)]
+        names = [name for name in schema.names if name != read.faults]
         for name in repeated(names):
             raise InputError("column-repeated", path=read.where, twice=name)
         for name, of_column in read.class_names.items():
@@ -213,32 +207,19 @@ class RowSource(ABC):
     def _check(self, read: TableRows, columns: Sequence[Column]) -> None:
         """Raise an error if an option has no effect on these columns, or one cannot hold images."""
         images = [column for column in columns if column.is_image]
-        if not images:
-            root = {} if self.root is None else {"root": os.fspath(self.root)}
-            for name, value in {**changed_images(self.images.to_json()), **root}.items():
-                raise OptionsError(
-                    f"{name}={value!r} has no effect, since {read.where} has no column of images || leave it "
-                    f"out, or name the column: {flag('COLUMN', 'image')}"
-                )
+        of_images = [*changed_images(self.images.to_json()), *["root"] * (self.root is not None)]
+        of_labels = ["class_names"] * bool(self.class_names) + ["label_separator"] * bool(read.separator)
+        check_effect(read.where, [column.role for column in columns], of_images, of_labels)
         check_mask_depth(self.images, has_masks=any(column.role == "mask" for column in images))
-        of_labels = {"class_names": self.class_names, "label_separator": read.separator}
-        useless = [each for each, given in of_labels.items() if given]
-        if useless and all(column.role != "label" for column in columns):
-            raise InputError(
-                f"{useless[0]}= has no effect, since {read.where} has no column of labels || leave it out, "
-                f"or name the column: {flag('COLUMN', 'label')}"
-            )
         for column in images:
             if column.kind not in (TEXT, STRING) and not is_image_struct(column.kind):
                 raise InputError("column-paths-type", name=column.name, kind=shown(column.kind))
 
     def _files_of(self, column: Column, content: Content) -> ImageFiles:
         """Return the files of a column of images."""
-        sizes: list[int | None] = [None] * content.num_rows
-        if column.is_embedded and content.wide is not None:
-            sizes = [None if size < 0 else size for size in content.wide.sizes[column.feature].tolist()]
-        root = content.read.root
-        files = stat_images(root, content.paths[column.name], sizes, follow_links=self.follow_links)
+        root, paths, wide = content.read.root, content.paths[column.name], content.wide
+        sizes = wide.sizes[column.feature] if column.is_embedded and wide else None
+        files = stat_images(root, paths, sizes, follow_links=self.follow_links)
         if not column.is_embedded:
             check_found(column.name, files, root)
         return files
@@ -304,7 +285,6 @@ class RowSource(ABC):
             wide=content.wide,
             keys=key and key_column(key.name, table[key.name]),
             splits=split_names(split.name, table[split.name]) if split else folder_splits(photo, content),
-            stated=(table[read.sizes[0]], table[read.sizes[1]]) if read.sizes else None,
             faults=table[read.faults] if read.faults else None,
             groups=groups,
             image_column=images[0].name if images else "",

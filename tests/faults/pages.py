@@ -33,9 +33,9 @@ FAULTS = [
     ),
     (
         "only the first split list counts",
-        "prep/sources/split_lists.py",
-        "names = [name for name in dict.fromkeys(self.split_of.values()) if (splits == name).any()]",
-        "names = [name for name in dict.fromkeys(self.split_of.values()) if (splits == name).any()][:1]",
+        "prep/sources/folder.py",
+        "for split, number in order.items()}",
+        "for split, number in [*order.items()][:1]}",
         f"{RUN}[how-to: How do I build from lists of files?]",
     ),
 ]

@@ -14,7 +14,6 @@ from tests.storage.faults import Delay, FaultProxy
 from tests.storage.servers import s3_client
 from tests.surface.command import run
 from tfshards.prep import Arrays, ImageFolder, Options, build, plan
-from tfshards.prep.sources import fetching
 from tfshards.prep.sources.staged_reader import StagedReader
 from tfshards.schemas import InputError, OptionsError, read_manifest
 from tfshards.schemas.storage.reader import NUM_REQUESTS
@@ -222,7 +221,7 @@ def test_a_bucket_may_hold_source_class_names_and_dataset(image_folder, upload, 
 
 
 def test_what_finds_no_room_is_read_when_it_is_needed(image_folder, upload, tmp_path, contents, monkeypatch):
-    monkeypatch.setattr(fetching, "_MOST_AHEAD", 400)
+    monkeypatch.setattr("tfshards.schemas.storage.reader._MOST_BYTES_AHEAD", 400)
     folder = image_folder({f"{n}.png": n for n in range(40)})
     check_same(ImageFolder(folder), ImageFolder(upload(folder)), tmp_path, contents)
 
