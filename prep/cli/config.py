@@ -44,7 +44,7 @@ class Config:
     def with_origin(self, message: str, args: argparse.Namespace) -> str:
         """Return the message of an error, with the origin of the first option of the file that it names."""
         for name, value in self.values.items():
-            named = re.search(rf"(?<![\w-])(?:{name}=|--{name.replace('_', '-')}(?![\w-]))", message)
+            named = re.search(rf"(?<![\w-]){name}=", message)
             if named and getattr(args, name, value) is value:
                 return f"{message} ({name} is from {self.path})"
         return message

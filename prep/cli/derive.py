@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from functools import partial
-from types import NoneType, SimpleNamespace, UnionType
+from types import FunctionType, NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 # Filled from what follows a bare --.
@@ -190,8 +190,10 @@ def _hints_of(function: Callable[..., Any]) -> dict[str, Any]:
     if inspect.isclass(function):
         return get_type_hints(function)
     hints = {name: hint for name, hint in function.__annotations__.items() if name != "return"}
-    scope = inspect.unwrap(function).__globals__
-    return get_type_hints(SimpleNamespace(__annotations__=hints, __globals__=scope))
+    inner = inspect.unwrap(function)
+    bare = FunctionType(inner.__code__, inner.__globals__)
+    bare.__annotations__ = hints
+    return get_type_hints(bare)
 
 
 def _group(parser: argparse.ArgumentParser, title: str) -> argparse._ActionsContainer:

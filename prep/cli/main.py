@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from importlib.metadata import version
 from types import FrameType
@@ -156,14 +156,16 @@ def _check_beam_args(args: argparse.Namespace, beam_args: Sequence[str]) -> None
 def _print_result(result: object, *, prints_json: bool) -> None:
     """Print a result; it is not an error if its reader has read enough, or there is none."""
     # what a generator yields is printed as it comes
-    are_several = isinstance(result, (list, Iterator))
+    values: Iterable[object] = result if isinstance(result, (list, Iterator)) else [result]
     try:
         if prints_json:
-            found = [_json_of(each) for each in result] if are_several else _json_of(result)  # type: ignore[attr-defined]
-            print(json.dumps(found, indent=1))
+            found = [_json_of(each) for each in values]
+            print(json.dumps(found if values is result else found[0], indent=1))
         else:
-            for each in result if are_several else [result]:  # type: ignore[attr-defined]
-                print(each if isinstance(each, (str, os.PathLike)) else repr(each))
+            for number, each in enumerate(values):
+                text = str(each) if isinstance(each, (str, os.PathLike)) else repr(each)
+                # an empty line separates values of several lines
+                print(f"\n{text}" if number and "\n" in text else text)
         if sys.stdout is not None:
             sys.stdout.flush()
     except BrokenPipeError:

@@ -67,6 +67,10 @@ def make_parser(verbs: Mapping[str, Verb], arguments: Sequence[str] | None = Non
     """
     only = None if arguments is None else next((word for word in arguments if word in verbs), "")
     kind = next((word for word in (arguments or [])[1:2] if word in KINDS), None)
+    needed = {name for name in verbs if only in (None, name)}
+    if any(verbs[name].has_kinds for name in needed):
+        # build and plan share a file of options: each knows those of the other
+        needed |= {name for name, verb in verbs.items() if verb.has_kinds}
     parser = _Parser(
         prog="tfshards",
         description="Convert images, arrays and tables to balanced TFRecord shards, and inspect them.",
@@ -76,12 +80,9 @@ def make_parser(verbs: Mapping[str, Verb], arguments: Sequence[str] | None = Non
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_IntermixedParser)
     for verb in verbs.values():
         # a new option must not change what an abbreviation in somebody's script means
-        own = commands.add_parser(verb.name, help=verb.summary, allow_abbrev=False)
+        own = commands.add_parser(verb.name, help="" if only else verb.summary, allow_abbrev=False)
         own.set_defaults(verb=verb, parser=own)
-        # build and plan share a file of options: each knows those of the other
-        if only not in (None, verb.name) and not (
-            verb.has_kinds and verbs[only].has_kinds if only else False
-        ):
+        if verb.name not in needed:
             continue
         function = verb.load()
         if not verb.has_kinds:

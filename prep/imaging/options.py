@@ -114,7 +114,7 @@ class ImageOptions:
     usual_quality: int = JPEG_QUALITY
 
     # Names of the options that manifests record.
-    RECORDED: ClassVar = (
+    RECORDED: ClassVar[tuple[str, ...]] = (
         "check",
         "channels",
         "depth",

@@ -134,7 +134,7 @@ class ShardCounts:
     by_split: Mapping[str, int] = field(default_factory=dict)
 
     # How a command line gives them, see ``parse``.
-    METAVAR: ClassVar = "[SPLIT=]N"
+    METAVAR: ClassVar[str] = "[SPLIT=]N"
 
     def __post_init__(self) -> None:
         asked_for = {_asked(split, count): count for split, count in self.by_split.items()}

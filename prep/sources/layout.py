@@ -156,4 +156,7 @@ def check_split_folders(given: Mapping[str, str] | None) -> None:
     pairs = given.items() if isinstance(given, Mapping) else [("", "")]
     wrong = [split for split, folder in pairs if name_fault(split) or not re.fullmatch(r"[^./][^/]*", folder)]
     if wrong or len({folder for _, folder in pairs}) < len(pairs):
-        raise OptionsError("split-folders-form", text=given)
+        raise OptionsError(
+            f"split_folders={given!r} must give each split a folder of its own in the source, such as "
+            "{'train': 'Train', 'test': 'holdout'}"
+        )
