@@ -49,9 +49,9 @@ def test_architecture_lists_each_folder_with_the_first_sentence_of_its_docstring
     )
 
 
-def test_the_reference_lists_each_reason_of_a_rejection():
+def test_the_rules_list_each_reason_of_a_rejection():
     rows = [f"| `{reason.value}` | {reason.meaning} |" for reason in Reason]
-    assert "\n".join(rows) in (ROOT / "docs" / "reference.md").read_text()
+    assert "\n".join(rows) in (ROOT / "docs" / "rules.md").read_text()
 
 
 @pytest.mark.nightly
