@@ -87,11 +87,16 @@ def dockerfiles_page() -> str:
 def room_page(room: str, text: str) -> str:
     """Return a page with the docstrings of all public names of a room."""
     # read rather than imported, because the loader would import TensorFlow
-    module = ast.parse((ROOT / room / "__init__.py").read_text())
-    assigned = (node for node in module.body if isinstance(node, ast.Assign))
-    names = next(
-        ast.literal_eval(node.value) for node in assigned if ast.unparse(node.targets[0]) == "__all__"
-    )
+    stub = ROOT / room / "__init__.pyi"
+    if stub.exists():
+        imports = (node for node in ast.parse(stub.read_text()).body if isinstance(node, ast.ImportFrom))
+        names = [alias.name for node in imports for alias in node.names]
+    else:
+        module = ast.parse((ROOT / room / "__init__.py").read_text())
+        assigned = (node for node in module.body if isinstance(node, ast.Assign))
+        names = next(
+            ast.literal_eval(node.value) for node in assigned if ast.unparse(node.targets[0]) == "__all__"
+        )
     # a function may have the name of its module
     paths = (f"{name}.{name}" if (ROOT / room / f"{name}.py").exists() else name for name in names)
     return (

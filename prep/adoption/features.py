@@ -25,7 +25,7 @@ _LABEL_NAMES = re.compile(r"(?:.*/)?(?:label|class)")
 _IN_WORDS = {"bytes": "byte strings", "int64": "integers", "float": "floats"}
 # Bits of what an element is: an image, in color, of 16 bits.
 _IMAGE, _COLOR, _DEEP = 1, 2, 4
-# What a message about records that do not fit ends with; docs/how-to.md shows the examples.
+# What a message about records that do not fit ends with; docs/maintain.md shows the examples.
 _ELSE = "prep.build(prep.Examples(examples), DATASET) builds a dataset of what another library reads"
 # Height and width of images; None where they differ, or where the header does not state them.
 _Sides: TypeAlias = "tuple[int | None, ...]"

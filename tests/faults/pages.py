@@ -8,7 +8,7 @@ FAULTS = [
         "prep/verification/show.py",
         "max(0, count - start)",
         "max(0, count + 1 - start)",
-        f"{RUN}[how-to: How do I look at a dataset?]",
+        f"{RUN}[maintain: How do I look at a dataset?]",
     ),
     (
         "which and when read the batches of one worker",
@@ -22,20 +22,20 @@ FAULTS = [
         "prep/deriving/merge.py",
         "open_origin(root, split) for root, split in",
         'open_origin(root, "") for root, split in',
-        f"{RUN}[how-to: How do I make one dataset of datasets that are its splits?]",
+        f"{RUN}[maintain: How do I make one dataset of datasets that are its splits?]",
     ),
     (
         "keys to remove name examples whose label may be right",
         "prep/auditing/audit.py",
         'found if finding.kind == "size" else found - of_conflicts',
         "found",
-        f"{RUN}[how-to: How do I remove examples?]",
+        f"{RUN}[maintain: How do I remove examples?]",
     ),
     (
         "only the first split list counts",
         "prep/sources/folder.py",
         "for split, number in order.items()}",
         "for split, number in [*order.items()][:1]}",
-        f"{RUN}[how-to: How do I build from lists of files?]",
+        "tests/test_datasets.py::test_a_section_builds_exactly_what_its_layout_holds[Food-101]",
     ),
 ]

@@ -92,7 +92,7 @@ def with_all(pairs):
 
 
 def unevenness(pairs, split_of, ratios):
-    """Return the sum that docs/reference.md limits."""
+    """Return the sum of the squared excess of splits in classes, by the sizes of the classes."""
     totals = Counter(kind for _, kind in with_all(pairs))
     held = Counter((split_of[group], kind) for group, kind in with_all(pairs))
     terms = (
