@@ -50,9 +50,7 @@ def test_architecture_lists_each_folder_with_the_first_sentence_of_its_docstring
 
 
 def test_the_rules_list_each_reason_of_a_rejection():
-    table = (ROOT / "docs" / "rules.md").read_text().partition("## Rejection
-")[2].partition("
-## ")[0]
+    table = (ROOT / "docs" / "rules.md").read_text().partition("## Rejection\n")[2].partition("\n## ")[0]
     assert re.findall(r"^\| `(.+?)` \| .+ \|$", table, re.M) == [reason.value for reason in Reason]
 
 
