@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from tfshards.prep.building.rejects import (
     rejects_text,
     repeated_inputs,
 )
-from tfshards.prep.building.state import OutputState, Wanted, check_usable, inspect_output
+from tfshards.prep.building.state import Wanted, check_usable, inspect_output
 from tfshards.prep.building.write import Writer
 from tfshards.prep.engines.table import EngineName, Work, find_run, is_distributed, run_on_threads
 from tfshards.prep.imaging.options import ImageOptions
@@ -34,11 +34,9 @@ from tfshards.prep.planning.plan import Layouts, Plan, label_counts_of
 from tfshards.prep.progress.lines import Log, Written, report_warning, takes_log, to_stderr
 from tfshards.prep.records.values import check_comparable
 from tfshards.prep.sources.base import Listing, Reader, Source
-from tfshards.prep.sources.keys import RowKeys, to_bytes, to_text
 from tfshards.prep.writing.build_folder import BuildFolder, Reject, ShardId, ShardPlan
 from tfshards.prep.writing.shard import EncodedInputs, ShardTask, inputs_plan
 from tfshards.schemas import BuildError, Manifest, Shard, Split, Totals
-from tfshards.schemas.companions import read_keys
 from tfshards.schemas.digests import bytes_digest
 from tfshards.schemas.names import REJECTS_NAME
 from tfshards.schemas.storage import AnyPath
@@ -171,7 +169,7 @@ class SourceBuild:
     @property
     def wanted(self) -> Wanted:
         """The build, as an output shows whether it holds it."""
-        return replace(wanted_of(self.plan), changes=partial(changed_keys, self.plan.listing))
+        return wanted_of(self.plan)
 
     @property
     def stamps(self) -> str:
@@ -292,46 +290,24 @@ class SourceBuild:
         """Log what was rejected."""
         log_rejects(rejects, self.plan.listing.num_examples, manifest, folder)
 
-    def take_over(self, folder: BuildFolder, manifest: Manifest, sound: Mapping[str, Shard]) -> None:
-        """Record the sound shards of a damaged build of the same plan as finished."""
+    def repair(self, folder: BuildFolder, manifest: Manifest, damaged: Mapping[str, Shard]) -> None:
+        """Write damaged shards of a complete build of the same plan again."""
         # the dataset may hold rejects of earlier builds as well
         rejects = [
             reject
             for reject in read_rejects(folder.dataset, manifest)
             if self.plan.listing.find(reject.key) is not None
         ]
-        folder.open()
-        folder.write_rejects(self._inputs, rejects)
-        self.writer(folder).take_over(self._plans(self._final_layouts(rejects), is_final=True), sound)
+        self.writer(folder).repair(self._plans(self._final_layouts(rejects), is_final=True), damaged)
 
 
 def wanted_of(plan: Plan) -> Wanted:
     """Return the build of a plan."""
-    return Wanted(plan.name, plan.listing.schema, plan.options, plan.inputs_digest)
+    return Wanted(plan.name, plan.plan_id, plan.options)
 
 
 def _shards_of(layouts: Layouts) -> list[ShardId]:
     return [ShardId(split, index) for split, layout in layouts.items() for index in range(len(layout))]
-
-
-def changed_keys(now: Listing, state: OutputState) -> str:
-    """Return how the keys of inputs differ from those of the dataset in an output, if it has keys.
-
-    The text is such as ``2 added, such as 'a.jpg'``, and empty if nothing is known.
-    """
-    manifest = state.manifest
-    if manifest is None or manifest.schema.key is None:
-        return ""
-    held: set[bytes] = {to_bytes(reject.key) for reject in read_rejects(state.folder, manifest)}
-    for shard in manifest.shards:
-        held |= {*(read_keys(state.folder, shard)[0] or [])}
-    if isinstance(now.keys, RowKeys):
-        return f"{len(now.keys):,} rows instead of {len(held):,}" if len(held) != len(now.keys) else ""
-    current = {*now.keys}
-    found = {"added": sorted(current - held), "missing": sorted(held - current)}
-    return ", ".join(
-        f"{len(keys):,} {how}, such as {to_text(keys[0])!r}" for how, keys in found.items() if keys
-    )
 
 
 def _totals(listing: Listing, rejects: Sequence[Reject], conversions: Mapping[str, int]) -> Totals:

@@ -197,7 +197,7 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
 
 
 def _unneeded(build: BuildFolder, kept: Sequence[str]) -> list[Pruned]:
-    names = {*build.names()} - {*kept} | (set() if kept else {RECORD_NAME})
+    names = {*build.names()} - {*kept} | (set() if kept or build.has_others() else {RECORD_NAME})
     work = _sizes(build, build.work_names())
     found = [Pruned(f"{build.name}/{name}", size) for name, size in _sizes(build, sorted(names)).items()]
     if num_bytes := sum(work.values()):

@@ -91,12 +91,10 @@ class Writer:
                 raise BuildError("shard-unfinished", where=where)
         return found
 
-    def take_over(self, plans: Iterable[ShardPlan], sound: Mapping[str, Shard]) -> None:
-        """Record shards of another build of the same plans, given by their names, as finished."""
-        for plan in plans:
-            if shard := sound.get(self.task.shard_name(plan.shard)):
-                digest = plan_digest(plan.text)
-                self.task.folder.write_finished(plan.shard, FinishedShard(shard, digest, digest))
+    def repair(self, plans: Iterable[ShardPlan], damaged: Mapping[str, Shard]) -> None:
+        """Write damaged shards again, given by their names with the entries that they have in a manifest."""
+        writer = replace(self, what="repair", task=replace(self.task, expected=damaged))
+        writer.write(writer.begin(plan for plan in plans if self.task.shard_name(plan.shard) in damaged))
 
 
 def run_work(run: Callable[[Work], None], work: Work, output: AnyPath) -> None:

@@ -77,16 +77,11 @@ def _add_merge_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--as-splits",
         action="store_true",
-        help="make each dataset one split: --as-splits train=FOLDER test=FOLDER; the key of each example "
-        "becomes SPLIT/KEY",
+        help="make each dataset one split: --as-splits train=FOLDER test=FOLDER",
     )
     add_dataset(parser, "folder of the new dataset; its last part is the default name")
     _add_shards(parser)
-    parser.epilog = (
-        "By default the shards of all datasets are linked or copied unchanged. With --shards, --shard-size "
-        "or --compression the examples are mixed and written to new shards, and with --as-splits "
-        "written to new shards."
-    )
+    parser.epilog = "The examples are mixed and written to new shards."
 
 
 def _run_merge(args: argparse.Namespace) -> Result:

@@ -23,11 +23,12 @@ from tfshards.prep.deriving.stored import Origin, open_origin
 from tfshards.prep.engines.table import EngineName, find_run, is_distributed
 from tfshards.prep.planning.make_plan import make_plan
 from tfshards.prep.planning.options import DEFAULT_MAX_REJECTED, Options, ShardCounts, Shards
+from tfshards.prep.planning.plan import plan_id_of
 from tfshards.prep.progress.lines import Log, report_line, report_warning, takes_log, to_stderr
 from tfshards.prep.sources.base import Source
 from tfshards.prep.sources.kinds import KINDS, Recorded
 from tfshards.prep.writing.build_folder import BuildFolder, Reject
-from tfshards.schemas import InputError, Manifest, OptionsError
+from tfshards.schemas import InputError, Manifest, OptionsError, Schema
 from tfshards.schemas.digests import bytes_digest
 from tfshards.schemas.errors import check_path, counted
 from tfshards.schemas.json_reader import Json
@@ -173,37 +174,42 @@ class Appended(SourceBuild):
     new: NewInputs
 
     @property
+    def schema(self) -> Schema:
+        """The schema of the dataset with the new classes."""
+        return replace(self.origin.manifest.schema, class_names=self.plan.listing.schema.class_names)
+
+    @property
+    def inputs_digest(self) -> str:
+        """Digest of the dataset and of the new inputs."""
+        return bytes_digest(f"{self.origin.manifest.to_text()}{self.plan.inputs_digest}".encode("ascii"))
+
+    @property
     def wanted(self) -> Wanted:
         """The dataset with the new inputs, as an output shows whether it holds it."""
         before, plan = self.origin.manifest, self.plan
-        names = plan.listing.schema.class_names
         entry: dict[str, Json] = {"inputs_digest": plan.inputs_digest, "options": dict(plan.options)}
-        if new_classes := names[len(before.schema.class_names) :]:
+        if new_classes := self.schema.class_names[len(before.schema.class_names) :]:
             entry["new_classes"] = [*new_classes]
         appended = [*cast("Sequence[Json]", before.options.get("appended", ())), entry]
-        return Wanted(
-            name=before.name,
-            schema=replace(before.schema, class_names=names),
-            options={**before.options, "appended": appended, "made_by": "append"},
-            inputs_digest=bytes_digest(f"{before.to_text()}{plan.inputs_digest}".encode("ascii")),
-        )
+        options: dict[str, Json] = {**before.options, "appended": appended, "made_by": "append"}
+        return Wanted(before.name, plan_id_of(before.name, self.schema, options, self.inputs_digest), options)
 
     def draft(self, folder: BuildFolder) -> Draft:
         """Return the dataset with what was written."""
-        before, wanted = self.origin.manifest, self.wanted
+        before = self.origin.manifest
         if self.new.num_known:
             # the source is assumed to hold all known inputs, so it skips what the dataset has skipped
             before = replace(before, totals=replace(before.totals, skipped=0, reasons={}))
         draft = super().draft(folder)
-        splits, totals = joined([before, draft.manifest], wanted.schema)
+        splits, totals = joined([before, draft.manifest], self.schema)
         manifest = replace(
             draft.manifest,
-            schema=wanted.schema,
+            schema=self.schema,
             splits=splits,
             totals=totals,
-            options=wanted.options,
+            options=self.wanted.options,
             split_cuts=self.new.cuts,
-            inputs_digest=wanted.inputs_digest,
+            inputs_digest=self.inputs_digest,
         )
         all_rejects = [*self.new.rejects, *self.rejects(folder)]
         lists = with_lists(manifest, all_rejects, self.origin.removed())

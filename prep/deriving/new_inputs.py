@@ -12,8 +12,7 @@ import numpy as np
 from tfshards.prep.building.made import Made, made_of
 from tfshards.prep.building.rejects import original_of
 from tfshards.prep.deriving.joining import check_same_schema
-from tfshards.prep.deriving.removed import are_removed
-from tfshards.prep.deriving.stored import Origin, labels_of
+from tfshards.prep.deriving.stored import Origin, labels_of, removed_line
 from tfshards.prep.imaging.options import VERSIONS
 from tfshards.prep.planning.splits import Membership, split_by_cuts
 from tfshards.prep.progress.lines import Meter, report_line, report_warning
@@ -73,7 +72,10 @@ def find_new_inputs(reader: Reader, origin: Origin, *, new_classes: bool) -> New
     rejects, rejected_again = _rejected_again(listing, reader, origin)
     is_new[rejected_again] = False
     candidates = np.flatnonzero(is_new)
-    is_removed = are_removed([listing.keys[number] for number in candidates.tolist()], origin.removed())
+    removed = origin.removed()
+    is_removed = np.array(
+        [removed_line(listing.keys[number]) in removed for number in candidates.tolist()], np.bool_
+    )
     # keys are sorted as bytes, which is not the order of row numbers
     added = np.array(sorted(candidates[~is_removed].tolist(), key=listing.keys.__getitem__), np.int64)
     new = replace(
@@ -110,8 +112,6 @@ def _check_fit(listing: Listing, options: Mapping[str, Json], origin: Origin, *,
     if new_classes:
         schema = replace(schema, class_names=schema.class_names[: len(manifest.schema.class_names)])
     check_same_schema(manifest.schema, str(root), schema, "the source")
-    if _are_numbered(listing) and made_of(manifest).has("as_splits"):
-        raise InputError("rows-renumbered", root=root)
 
 
 @dataclass(frozen=True, eq=False)

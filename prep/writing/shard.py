@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol, cast
 
@@ -25,7 +25,6 @@ from tfshards.prep.sources.base import Accepted, Columns, Outcome, Reader, Row, 
 from tfshards.prep.writing.build_folder import BuildFolder, FinishedShard, Reject, ShardId, plan_digest
 from tfshards.schemas import BuildError, InputError, Schema, Shard, TfshardsError
 from tfshards.schemas.compression import Compression
-from tfshards.schemas.storage import AnyPath
 
 
 @dataclass(frozen=True)
@@ -57,9 +56,6 @@ class Pieces(Protocol):
     def pieces(self, plan: bytes) -> Iterator[Piece]:
         """Yield the pieces of a shard."""
 
-    def copied(self, plan: bytes) -> tuple[AnyPath, Shard] | None:
-        """Return the shard, and the folder of its dataset, of which the planned one is a copy; else None."""
-
     def final(self, plan: bytes, rejected: Sequence[Reject]) -> bytes:
         """Return the final plan of what was written; raise InputError if the plan was final already."""
 
@@ -71,6 +67,7 @@ class ShardTask:
     Attributes:
         name: name of the dataset, with which the names of shards begin.
         num_shards: number of shards of each split.
+        expected: entries in the manifest of damaged shards, by their names; only the same bytes replace them.
     """
 
     folder: BuildFolder
@@ -78,6 +75,7 @@ class ShardTask:
     schema: Schema
     name: str
     num_shards: Mapping[str, int]
+    expected: Mapping[str, Shard] = field(default_factory=dict)
     reporter: Reporter = NO_REPORTS
 
     def shard_name(self, shard: ShardId) -> str:
@@ -105,25 +103,13 @@ def _write_shard(task: ShardTask, shard: ShardId) -> FinishedShard:
     if earlier := folder.read_finished(shard):
         # A runner that starts its job again after a failure repeats every task.
         return earlier
-    plan = folder.read_plan(shard)
-    if copied := task.source.copied(plan):
-        described = folder.copy_shard(*copied, task.shard_name(shard))
-        task.reporter.report(described.num_examples, described.record_bytes)
-        finished = FinishedShard(described, plan_digest(plan), plan_digest(plan))
-    else:
-        finished = _encoded_shard(task, shard, plan)
-    finished = replace(finished, marks=folder.marks_of(finished.shard))
-    folder.write_finished(shard, finished)
-    return finished
-
-
-def _encoded_shard(task: ShardTask, shard: ShardId, plan: bytes) -> FinishedShard:
-    folder, schema, name = task.folder, task.schema, task.shard_name(shard)
+    plan, name = folder.read_plan(shard), task.shard_name(shard)
     rejected: list[Reject] = []
     conversions: Counter[str] = Counter()
     converted_keys: dict[str, str] = {}
     contents: list[str] = []
-    with ShardFile(folder.new_file(name), schema.label is not None, schema.key is not None) as file:
+    has_labels, has_keys = task.schema.label is not None, task.schema.key is not None
+    with ShardFile(folder.new_file(name), has_labels, has_keys) as file:
         for piece in task.source.pieces(plan):
             file.append(piece.frames, piece.labels, piece.keys)
             rejected += piece.rejected
@@ -134,9 +120,14 @@ def _encoded_shard(task: ShardTask, shard: ShardId, plan: bytes) -> FinishedShar
             task.reporter.report(num_examples, sum(piece.frames.lengths))
         final = task.source.final(plan, rejected)
         described, companions = file.describe(f"{folder.name}/{name}")
+        if task.expected.get(name, described) != described:
+            raise InputError(
+                f"{folder.root / name} is damaged, and the inputs now give other bytes || restore the inputs "
+                "that the dataset was built from"
+            )
     inside = len(folder.name) + 1
     folder.put_all({path[inside:]: content for path, content in companions.items()})
-    return FinishedShard(
+    finished = FinishedShard(
         shard=described,
         plan=plan_digest(plan),
         left=plan_digest(final),
@@ -144,7 +135,10 @@ def _encoded_shard(task: ShardTask, shard: ShardId, plan: bytes) -> FinishedShar
         conversions=dict(sorted(conversions.items())),
         converted_keys=dict(sorted(converted_keys.items())),
         contents=tuple(contents),
+        marks=folder.marks_of(described),
     )
+    folder.write_finished(shard, finished)
+    return finished
 
 
 # How the text of a plan of inputs ends.
@@ -203,9 +197,6 @@ class EncodedInputs:
             finally:
                 for future in started:
                     future.cancel()
-
-    def copied(self, plan: bytes) -> None:
-        """Return None: every shard is encoded."""
 
     def final(self, plan: bytes, rejected: Sequence[Reject]) -> bytes:
         """Return the final plan of the inputs that were not rejected."""

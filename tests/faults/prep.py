@@ -42,7 +42,7 @@ FAULTS = [
     ),
     (
         "merge takes a damaged dataset for up to date",
-        "prep/deriving/derive.py",
+        "prep/deriving/merge.py",
         "produce(new, state, overwrite=overwrite)",
         "produce(new, state)",
         f"{MERGE}::test_a_damaged_dataset_is_merged_again_with_overwrite",

@@ -226,7 +226,7 @@ LINES = [
     ),
     line(
         "merge",
-        "a=data b=more new",
+        "a=data b=new-ones new",
         {**CONFIG, **SHARDS, **ENGINE, "--overwrite": SWITCH, "--as-splits": SWITCH},
         options="--as-splits",
         inputs=(),
