@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -55,10 +56,10 @@ def append(
 
     An input is new if no example of the dataset has its key. An input that the dataset rejected is new if it
     would not be rejected for the same reason now. New examples are written to new shards; their splits are
-    given by the split ratios of the build, or by the source. Existing examples keep their split, shard and
-    bytes, even if their inputs are missing or have changed: another class or split is logged, and other
-    content is not noticed, which ``build`` with ``overwrite=True`` takes over. Where keys are row numbers,
-    all rows of the dataset must be in the source, unchanged.
+    given by the split ratios of the build, or by the source. Existing examples keep their class, split,
+    shard and bytes, even if their inputs are missing or have changed, which is not noticed: ``build`` with
+    ``overwrite=True`` takes that over. Where keys are row numbers, all rows of the dataset must be in the
+    source, unchanged.
 
     An interrupted call resumes when it is repeated.
 
@@ -100,7 +101,11 @@ def append(
         given = given.with_class_names((*names, *(name for name in found if name not in names)))
     location = given.location()
     folder = output_folder(origin.root, location)
-    with claimed(folder) as state, staged(given, folder, group_by, on_workers=on_workers) as reader:
+    with (
+        claimed(folder) as state,
+        _advice_for_paths(is_given=not hasattr(source, "stage")),
+        staged(given, folder, group_by, on_workers=on_workers) as reader,
+    ):
         # read again: the dataset is locked now, so no other process can change it
         origin = open_origin(folder)
         new = find_new_inputs(reader, origin, new_classes=new_classes)
@@ -153,6 +158,20 @@ def _source_of(given: Inputs, manifest: Manifest, *, follow_links: bool) -> Sour
         if differing := [name for name in first if other.get(name) != first[name]]:
             raise InputError("builds-differ", manifest=manifest.name, differing=differing, remedy=remedy)
     return sources[0]
+
+
+@contextmanager
+def _advice_for_paths(*, is_given: bool) -> Iterator[None]:
+    """If a source is given by paths, let errors not name parameters that only the source has."""
+    try:
+        yield
+    except InputError as error:
+        if not is_given or "root=DIR" not in str(error):
+            raise
+        raise InputError(
+            f"{str(error).partition(';')[0]} || give the folder of the images after the table: 'tfshards "
+            "append TABLE FOLDER DATASET'"
+        ) from None
 
 
 def _class_names(source: Source) -> Sequence[str]:

@@ -51,15 +51,15 @@ FAULTS = [
     (
         "append loses the last new row",
         "prep/deriving/new_inputs.py",
-        "candidates = np.flatnonzero(is_new)\n",
-        "candidates = np.flatnonzero(is_new)[:-1]\n",
+        "np.flatnonzero(is_new).tolist(), origin",
+        "np.flatnonzero(is_new)[:-1].tolist(), origin",
         VERBS,
     ),
     (
         "append takes removed examples again",
         "prep/deriving/new_inputs.py",
-        "candidates[~is_removed].tolist()",
-        "candidates.tolist()",
+        " if removed_line(listing.keys[number]) not in removed]",
+        "]",
         VERBS,
     ),
     (
