@@ -36,7 +36,7 @@ from tfshards.prep.records.values import check_comparable
 from tfshards.prep.sources.base import Listing, Reader, Source
 from tfshards.prep.writing.build_folder import BuildFolder, Reject, ShardId, ShardPlan
 from tfshards.prep.writing.shard import EncodedInputs, ShardTask, inputs_plan
-from tfshards.schemas import BuildError, Manifest, Shard, Split, Totals
+from tfshards.schemas import BuildError, InputError, Manifest, Shard, Split, Totals
 from tfshards.schemas.digests import bytes_digest
 from tfshards.schemas.names import REJECTS_NAME
 from tfshards.schemas.storage import AnyPath
@@ -191,12 +191,12 @@ class SourceBuild:
         )
         return Writer(task=task, run=self.run, locations=self.locations)
 
-    def _plans(self, layouts: Layouts, *, is_final: bool) -> Iterator[ShardPlan]:
+    def _plans(self, layouts: Layouts) -> Iterator[ShardPlan]:
         """Yield the plans of the shards of layouts."""
         listing = self.plan.listing
         for shard in _shards_of(layouts):
             numbers = layouts[shard.split][shard.shard_index]
-            text = inputs_plan(listing.columns(numbers), trusts_times=self.trusts_times, is_final=is_final)
+            text = inputs_plan(listing.columns(numbers), trusts_times=self.trusts_times)
             yield ShardPlan(shard, text, Written(len(numbers), int(listing.sizes[numbers].sum())))
 
     def write(self, folder: BuildFolder) -> Draft:
@@ -211,7 +211,7 @@ class SourceBuild:
         self._check(folder)
         if folder.read_rejects(self._inputs) is not None:
             return {}
-        return self.writer(folder).begin(self._plans(self.plan.layouts, is_final=False))
+        return self.writer(folder).begin(self._plans(self.plan.layouts))
 
     def balance(self, folder: BuildFolder) -> dict[ShardId, Written]:
         """Return the shards of the inputs that are not rejected, except those that are finished."""
@@ -229,7 +229,7 @@ class SourceBuild:
             if not rejects:
                 return {}
         layouts = self._final_layouts(rejects)
-        return writer.begin(self._plans(layouts, is_final=True), is_balancing=is_new)
+        return writer.begin(self._plans(layouts), is_balancing=is_new)
 
     def _final_layouts(self, rejects: Sequence[Reject]) -> Layouts:
         return final_layouts(self.plan, rejects, self.options, may_be_empty=self.may_be_empty)
@@ -257,10 +257,16 @@ class SourceBuild:
         plan, listing, rejects = self.plan, self.plan.listing, self.rejects(folder)
         layouts = self._final_layouts(rejects)
         finished = self.writer(folder).finished(_shards_of(layouts))
-        for (split, index), done in finished.items():
-            if done.shard.num_examples != len(layouts[split][index]):
+        known = {*rejects}
+        for shard, done in finished.items():
+            if changed := [reject for reject in done.rejected if reject not in known]:
+                # it was accepted before, and may be again
+                folder.forget([shard])
+                raise InputError("input-changed", key=changed[0].key, reason=changed[0].reason)
+            if done.shard.num_examples != len(layouts[shard.split][shard.shard_index]):
                 # of a repeated task that began before the shards were balanced
-                raise BuildError("shard-unfinished", where=f"shard {index} of split {split!r}")
+                where = f"shard {shard.shard_index} of split {shard.split!r}"
+                raise BuildError("shard-unfinished", where=where)
         report_warning(*loss_warnings(finished.values()))
         conversions = sum((Counter(shard.conversions) for shard in finished.values()), Counter[str]())
         counts, listed = label_counts_of(listing, layouts), rejects_text(rejects)
@@ -298,7 +304,7 @@ class SourceBuild:
             for reject in read_rejects(folder.dataset, manifest)
             if self.plan.listing.find(reject.key) is not None
         ]
-        self.writer(folder).repair(self._plans(self._final_layouts(rejects), is_final=True), damaged)
+        self.writer(folder).repair(self._plans(self._final_layouts(rejects)), damaged)
 
 
 def wanted_of(plan: Plan) -> Wanted:

@@ -233,7 +233,3 @@ class StoredRuns:
         of_old = map(old.labels.get, records.tolist(), old_labels) if old.labels else old_labels
         of_keys = map(keys.__getitem__, records.tolist()) if keys else repeat(b"")
         return zip(frames, of_keys, of_old, strict=False)
-
-    def final(self, plan: bytes, rejected: Sequence[Reject]) -> bytes:
-        """Return the plan, since records of a dataset are never rejected."""
-        return plan

@@ -107,7 +107,7 @@ class FinishedShard:
     Attributes:
         shard: its entry in the manifest.
         plan: digest of the plan from which it was written.
-        left: digest of the final plan of what is in it, without the rejected rows.
+        left: digest of the plan of what is in it, without the rejected rows.
         rejected: the planned rows that are not in it, in plan order.
         conversions: number of images by kind of conversion.
         converted_keys: by kind of conversion, the key of the first image that was converted.

@@ -56,9 +56,6 @@ class Pieces(Protocol):
     def pieces(self, plan: bytes) -> Iterator[Piece]:
         """Yield the pieces of a shard."""
 
-    def final(self, plan: bytes, rejected: Sequence[Reject]) -> bytes:
-        """Return the final plan of what was written; raise InputError if the plan was final already."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class ShardTask:
@@ -118,7 +115,6 @@ def _write_shard(task: ShardTask, shard: ShardId) -> FinishedShard:
             contents += piece.contents
             num_examples = len(piece.frames.lengths) + len(piece.rejected)
             task.reporter.report(num_examples, sum(piece.frames.lengths))
-        final = task.source.final(plan, rejected)
         described, companions = file.describe(f"{folder.name}/{name}")
         if task.expected.get(name, described) != described:
             raise InputError(
@@ -130,7 +126,7 @@ def _write_shard(task: ShardTask, shard: ShardId) -> FinishedShard:
     finished = FinishedShard(
         shard=described,
         plan=plan_digest(plan),
-        left=plan_digest(final),
+        left=plan_digest(_without(plan, rejected) if rejected else plan),
         rejected=tuple(rejected),
         conversions=dict(sorted(conversions.items())),
         converted_keys=dict(sorted(converted_keys.items())),
@@ -141,17 +137,19 @@ def _write_shard(task: ShardTask, shard: ShardId) -> FinishedShard:
     return finished
 
 
-# How the text of a plan of inputs ends.
-_FINAL, _FIRST = b"true]", b"false]"
-
-
-def inputs_plan(planned: Columns, *, trusts_times: bool = True, is_final: bool = True) -> bytes:
+def inputs_plan(planned: Columns, *, trusts_times: bool = True) -> bytes:
     """Return the text of the plan of a shard of these inputs, in order.
 
     Unless times are trusted, a build that was killed resumes only from shards that it wrote without trust.
-    The first plans have all inputs; if some are rejected, the final plans have the others.
     """
-    return json.dumps([*planned, trusts_times, is_final], separators=(",", ":")).encode("ascii")
+    return json.dumps([*planned, trusts_times], separators=(",", ":")).encode("ascii")
+
+
+def _without(plan: bytes, rejected: Sequence[Reject]) -> bytes:
+    """Return the plan of a shard of inputs without the rejected ones."""
+    gone = {reject.key for reject in rejected}
+    left = Columns.of([row for row in _rows_of(plan) if row.key not in gone])
+    return inputs_plan(left, trusts_times=json.loads(plan)[-1])
 
 
 @dataclass(frozen=True)
@@ -197,18 +195,6 @@ class EncodedInputs:
             finally:
                 for future in started:
                     future.cancel()
-
-    def final(self, plan: bytes, rejected: Sequence[Reject]) -> bytes:
-        """Return the final plan of the inputs that were not rejected."""
-        if not rejected:
-            return plan.removesuffix(_FIRST) + _FINAL if plan.endswith(_FIRST) else plan
-        *_, trusts_times, is_final = json.loads(plan)
-        if is_final:
-            # it was accepted before
-            raise InputError("input-changed", key=rejected[0].key, reason=rejected[0].reason)
-        gone = {reject.key for reject in rejected}
-        left = Columns.of([row for row in _rows_of(plan) if row.key not in gone])
-        return inputs_plan(left, trusts_times=trusts_times)
 
 
 def _rows_of(plan: bytes) -> list[Row]:
