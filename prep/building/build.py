@@ -176,11 +176,6 @@ class SourceBuild:
         """Hash of the stamps of all inputs."""
         return hashlib.sha256(self.plan.listing.stamps.astype("<i8").tobytes()).hexdigest()
 
-    @property
-    def _inputs(self) -> str:
-        """What shows that rejects were found in inputs of the same state."""
-        return f"{self.stamps} {self.trusts_times}"
-
     def writer(self, folder: BuildFolder) -> Writer:
         """Return what writes the shards."""
         schema, options = self.plan.listing.schema, self.options
@@ -196,7 +191,7 @@ class SourceBuild:
         listing = self.plan.listing
         for shard in _shards_of(layouts):
             numbers = layouts[shard.split][shard.shard_index]
-            text = inputs_plan(listing.columns(numbers), trusts_times=self.trusts_times)
+            text = inputs_plan(listing.columns(numbers))
             yield ShardPlan(shard, text, Written(len(numbers), int(listing.sizes[numbers].sum())))
 
     def write(self, folder: BuildFolder) -> Draft:
@@ -209,13 +204,13 @@ class SourceBuild:
     def begin(self, folder: BuildFolder) -> dict[ShardId, Written]:
         """Return the shards of all inputs that are not finished; none if it is known what is rejected."""
         self._check(folder)
-        if folder.read_rejects(self._inputs) is not None:
+        if folder.read_rejects(self.stamps) is not None:
             return {}
         return self.writer(folder).begin(self._plans(self.plan.layouts))
 
     def balance(self, folder: BuildFolder) -> dict[ShardId, Written]:
         """Return the shards of the inputs that are not rejected, except those that are finished."""
-        writer, rejects = self.writer(folder), folder.read_rejects(self._inputs)
+        writer, rejects = self.writer(folder), folder.read_rejects(self.stamps)
         is_new = rejects is None
         if rejects is None:
             first = writer.finished(_shards_of(self.plan.layouts))
@@ -225,7 +220,7 @@ class SourceBuild:
         check_rejects(unusable, self.plan, self.options, folder)
         if is_new:
             rejects += repeated_inputs(self.plan, first, self.options)
-            folder.write_rejects(self._inputs, rejects)
+            folder.write_rejects(self.stamps, rejects)
             if not rejects:
                 return {}
         layouts = self._final_layouts(rejects)
@@ -250,7 +245,7 @@ class SourceBuild:
 
     def rejects(self, folder: BuildFolder) -> list[Reject]:
         """Return what ``balance`` has left out."""
-        return folder.read_rejects(self._inputs) or []
+        return folder.read_rejects(self.stamps) or []
 
     def draft(self, folder: BuildFolder) -> Draft:
         """Return what was written; log what conversions lost."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
@@ -21,7 +21,7 @@ from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import MANIFEST_NAME, RECORD_NAME, WORK_NAME
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.locking import locked
-from tfshards.schemas.storage.verbs import delete_tree, file_sizes, sizes_below
+from tfshards.schemas.storage.verbs import delete_tree, sizes_below
 
 _SHOWN = 5
 
@@ -179,33 +179,27 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
         needed = {*state.manifest.data_paths} if state.manifest else set[str]()
         if state.current:
             needed.add(f"{state.current}/{MANIFEST_NAME}")
-        kept = {
-            build: [plain_name(path) for path in needed if plain_folder(path) == build.name]
-            for build in state.folders
-        }
-        found = [each for build, names in kept.items() for each in _unneeded(build, names)]
-        found += [Pruned(f"{path.name}/", sum(sizes_below(path).values())) for path in staged]
-        if not dry_run:
-            try:
-                for build, names in kept.items():
-                    build.remove(names)
-                for path in staged:
+        found: list[Pruned] = []
+        try:
+            for build in state.folders:
+                kept = {plain_name(path) for path in needed if plain_folder(path) == build.name}
+                found += _removed(build, build.remove(kept, dry_run=dry_run))
+            for path in staged:
+                found.append(Pruned(f"{path.name}/", sum(sizes_below(path).values())))
+                if not dry_run:
                     delete_tree(path, RECORD_NAME)
-            except OSError as error:
-                raise InputError("file-fault", filename=error.filename, why=error.strerror) from error
+        except OSError as error:
+            raise InputError("file-fault", filename=error.filename, why=error.strerror) from error
     return found
 
 
-def _unneeded(build: BuildFolder, kept: Sequence[str]) -> list[Pruned]:
-    names = {*build.names()} - {*kept} | (set() if kept or build.has_others() else {RECORD_NAME})
-    work = _sizes(build, build.work_names())
-    found = [Pruned(f"{build.name}/{name}", size) for name, size in _sizes(build, sorted(names)).items()]
-    if num_bytes := sum(work.values()):
-        found.append(Pruned(f"{build.name}/{WORK_NAME}/", num_bytes))
-    return found
-
-
-def _sizes(build: BuildFolder, names: Sequence[str]) -> dict[str, int]:
-    """Return the sizes of those files of a build that exist."""
-    sizes = file_sizes(build.root, names)
-    return {name: size for name, size in sizes.items() if not isinstance(size, OSError)}
+def _removed(build: BuildFolder, sizes: Mapping[str, int]) -> Iterator[Pruned]:
+    """Yield the files of a build that were removed, and its work as one folder."""
+    in_work = [size for name, size in sizes.items() if plain_folder(name) == WORK_NAME]
+    yield from (
+        Pruned(f"{build.name}/{name}", sizes[name])
+        for name in sorted(sizes)
+        if plain_folder(name) != WORK_NAME
+    )
+    if in_work:
+        yield Pruned(f"{build.name}/{WORK_NAME}/", sum(in_work))

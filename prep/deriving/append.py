@@ -15,7 +15,6 @@ from tfshards.prep.building.build import SourceBuild
 from tfshards.prep.building.commit import Draft, produce
 from tfshards.prep.building.made import made_of
 from tfshards.prep.building.output import claimed, output_folder, staged
-from tfshards.prep.building.rejects import log_rejects
 from tfshards.prep.building.state import Wanted
 from tfshards.prep.deriving.derive import with_lists
 from tfshards.prep.deriving.joining import joined
@@ -28,12 +27,11 @@ from tfshards.prep.planning.plan import plan_id_of
 from tfshards.prep.progress.lines import Log, report_line, report_warning, takes_log, to_stderr
 from tfshards.prep.sources.base import Source
 from tfshards.prep.sources.kinds import KINDS, Recorded
-from tfshards.prep.writing.build_folder import BuildFolder, Reject
+from tfshards.prep.writing.build_folder import BuildFolder
 from tfshards.schemas import InputError, Manifest, OptionsError, Schema
 from tfshards.schemas.digests import bytes_digest
 from tfshards.schemas.errors import check_path, counted
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.storage import AnyPath
 
 # A source, or its inputs as they are named on the command line.
 Inputs: TypeAlias = "Source | str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
@@ -233,7 +231,3 @@ class Appended(SourceBuild):
         all_rejects = [*self.new.rejects, *self.rejects(folder)]
         lists = with_lists(manifest, all_rejects, self.origin.removed())
         return Draft(*lists, draft.finished, draft.report)
-
-    def report(self, manifest: Manifest, rejects: Sequence[Reject], folder: AnyPath) -> None:
-        """Log which of the new inputs were rejected."""
-        log_rejects(rejects, self.plan.listing.num_examples, manifest, folder)

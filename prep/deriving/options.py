@@ -38,8 +38,3 @@ class ShardOptions:
     def __post_init__(self) -> None:
         check_shard_size(self.shard_size)
         check_choices(self)
-
-    @property
-    def keeps_shards(self) -> bool:
-        """Whether any existing shards satisfy these options."""
-        return self.shard_size is None and self.compression is None

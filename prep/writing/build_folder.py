@@ -16,7 +16,7 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -318,34 +318,32 @@ class BuildFolder:
         # of shards that a killed process began to upload
         delete_uploads(self.root)
 
-    def has_others(self) -> bool:
-        """Return whether the folder holds files that no build writes."""
-        return bool({*sizes_below(self.root)} - {RECORD_NAME, *self.names(), *self.work_names()})
-
-    def remove(self, kept: Sequence[str] = ()) -> bool:
-        """Remove the files of the build, except those ``kept``; return whether anything was removed.
+    def remove(self, kept: Collection[str] = (), *, dry_run: bool = False) -> dict[str, int]:
+        """Remove the files of the build, except those ``kept``; return the sizes of these files by path.
 
         Files of other names stay. Then the folder stays, too, with its record, so that a later build of this
         plan can use it.
         """
+        sizes = sizes_below(self.root)
         names = [name for name in self.names() if name not in kept]
-        is_any = bool(names or self.work_names())
+        work = self.work_names()
+        # at last, so that what a power failure brings back is known to be of tfshards
+        last = [] if {*sizes} - {RECORD_NAME, *names, *work} else [RECORD_NAME]
+        removed = {name: sizes[name] for name in [*names, *last, *work] if name in sizes}
+        if dry_run or not removed:
+            return removed
         self.remove_work()
         delete(self.root, names)
-        # without its record, what a power failure brings back would not be known to be of tfshards
         sync(*(folder for folder in (self.root / "index", self.root) if folder.is_dir()))
-        if kept:
-            return is_any
         with suppress(OSError):
             # only an empty folder is removed
             (self.root / "index").rmdir()
-        if [path.name for path in self.root.iterdir()] != [RECORD_NAME]:
-            return is_any
-        # or a power failure brings back a folder next to no record
-        sync(self.root)
-        # at once, since a folder without its record would not be known to be of tfshards
-        delete_tree(moved(self.root, self.dataset / staged_name(secrets.token_hex(4))), RECORD_NAME)
-        return True
+        if last and [path.name for path in self.root.iterdir()] == last:
+            # or a power failure brings back a folder next to no record
+            sync(self.root)
+            # at once, since a folder without its record would not be known to be of tfshards
+            delete_tree(moved(self.root, self.dataset / staged_name(secrets.token_hex(4))), RECORD_NAME)
+        return removed
 
 
 def is_owned(folder: AnyPath) -> bool:

@@ -137,19 +137,15 @@ def _write_shard(task: ShardTask, shard: ShardId) -> FinishedShard:
     return finished
 
 
-def inputs_plan(planned: Columns, *, trusts_times: bool = True) -> bytes:
-    """Return the text of the plan of a shard of these inputs, in order.
-
-    Unless times are trusted, a build that was killed resumes only from shards that it wrote without trust.
-    """
-    return json.dumps([*planned, trusts_times], separators=(",", ":")).encode("ascii")
+def inputs_plan(planned: Columns) -> bytes:
+    """Return the text of the plan of a shard of these inputs, in order."""
+    return json.dumps(planned, separators=(",", ":")).encode("ascii")
 
 
 def _without(plan: bytes, rejected: Sequence[Reject]) -> bytes:
     """Return the plan of a shard of inputs without the rejected ones."""
     gone = {reject.key for reject in rejected}
-    left = Columns.of([row for row in _rows_of(plan) if row.key not in gone])
-    return inputs_plan(left, trusts_times=json.loads(plan)[-1])
+    return inputs_plan(Columns.of([row for row in _rows_of(plan) if row.key not in gone]))
 
 
 @dataclass(frozen=True)
@@ -198,7 +194,7 @@ class EncodedInputs:
 
 
 def _rows_of(plan: bytes) -> list[Row]:
-    return Columns(*json.loads(plan)[: len(Columns._fields)]).rows()
+    return Columns(*json.loads(plan)).rows()
 
 
 def _encoder(source: EncodedInputs) -> Callable[[Sequence[Row], Sequence[Outcome]], Piece]:

@@ -93,15 +93,15 @@ FAULTS = [
     (
         "prune keeps the last of the earlier generations",
         "prep/building/generations.py",
-        "                for build, names in kept.items():\n",
-        "                for build, names in [*kept.items()][:-1]:\n",
+        "            for build in state.folders:\n",
+        "            for build in state.folders[:-1]:\n",
         VERBS,
     ),
     (
         "prune deletes a folder of the user",
         "prep/building/generations.py",
-        "        if not dry_run:\n            try:\n",
-        "        if not dry_run:\n            delete_tree(folder / 'mine')\n            try:\n",
+        "        found: list[Pruned] = []\n",
+        "        delete_tree(folder / 'mine')\n        found: list[Pruned] = []\n",
         VERBS,
     ),
     (
