@@ -90,9 +90,6 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/verify.py --photos $(PHOTOS)
 	$(if $(OLD),$(BIN)/python benchmarks/compare.py $(OLD) src --photos $(OF_PHOTOS) --arrays $(OF_ARRAYS))
 	$(BIN)/python benchmarks/read.py --photos $(PHOTOS)
-	$(BIN)/python benchmarks/decode.py --photos $(PHOTOS)
-	$(BIN)/python benchmarks/distribute.py --photos $(PHOTOS)
-	$(BIN)/python benchmarks/remote.py
 	$(BIN)/python benchmarks/remote_read.py
 	$(BIN)/python benchmarks/shuffle.py
 	$(BIN)/python benchmarks/scale.py --counts 100000 1000000

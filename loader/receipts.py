@@ -171,7 +171,7 @@ _OF_ORDER = ("path", "split", "batch_size", "take", "classes", "shuffle", "remai
 
 
 def _opened(given: Mapping[str, Any]) -> tuple[OpenSplit, Steps]:
-    """Return the split, and the steps of all workers: those of one, whose batches hold theirs one by one.
+    """Return the split, and the steps of one worker whose batches join the batches of all workers.
 
     Args:
         given: the parameters of ``which`` or ``when``.

@@ -523,36 +523,55 @@ def receipts():
 # whole pages
 
 
-def clone():
-    Path("examples").symlink_to(ROOT / "examples")
+COLORS = {"cat": (200, 60, 60), "dog": (60, 200, 60), "owl": (60, 60, 200)}
+
+
+def noisy_photos(colors):
+    """120 photos of the classes, and one that is cut off."""
+    for number in range(120):
+        name = [*colors][number % len(colors)]
+        noisy_photo(f"photos/{name}/{number:04}.jpg", number, colors[name])
+    complete = Path("photos/cat/0000.jpg").read_bytes()
+    Path("photos/dog/cut.jpg").write_bytes(complete[: len(complete) // 2])
+
+
+def noisy_photo(path, number, color):
+    size = ((72, 96), (96, 72), (64, 64), (120, 80))[number % 4]
+    noise = np.random.default_rng(number).integers(-50, 51, (*size, 3))
+    picture(path, (noise + color).astype(np.uint8))
+
+
+def accuracies(page):
+    """The accuracies of the validation after each epoch."""
+    return [float(each) for each in re.findall(r" val_accuracy: ([\d.]+)", "".join(page.printed))]
+
+
+def tutorial():
+    noisy_photos(COLORS)
+    for number in range(200, 206):
+        noisy_photo(f"more/{number:04}.jpg", number, COLORS["owl"])
     page = yield
-    *_, trained, damaged, repaired = page.printed
-    assert float(re.search(r"accuracy: (0\.\d+) on", trained)[1]) > 0.8
-    assert re.search(r"/digits-test\.tfrecord-00000-of-00002: record \d+ at byte \d+, key '", damaged)
-    assert "data/digits: sound" in repaired
+    assert accuracies(page)[-1] > 0.8
+    *_, damaged, repaired = page.printed
+    assert re.search(r"/photos-val\.tfrecord-00000-of-00001\.idx: ", damaged)
+    assert "data/photos: sound" in repaired
+    assert prep.verify("data/photos", deep=True)
+    assert read_manifest("data/photos").num_examples == 126
 
 
 def readme(*classes):
     """Photos of the classes of the README, or of some of them, whose lines are then the only ones."""
-    colors = {"cat": (200, 60, 60), "dog": (60, 200, 60), "owl": (60, 60, 200)}
     lines = (ROOT / "README.md").read_text().splitlines()
-    absent = {*colors} - {*(classes or colors)}
+    absent = {*COLORS} - {*(classes or COLORS)}
     replaced = {f"{line}\n": "" for line in lines if line.split()[:1] and line.split()[0] in absent}
-    colors = {name: color for name, color in colors.items() if name not in absent}
-    sizes = ((72, 96), (96, 72), (64, 64), (120, 80))
-    for number in range(120):
-        name = [*colors][number % len(colors)]
-        noise = np.random.default_rng(number).integers(-50, 51, (*sizes[number % 4], 3))
-        picture(f"photos/{name}/{number:04}.jpg", (noise + colors[name]).astype(np.uint8))
-    # the input that the build rejects
-    complete = Path("photos/cat/0000.jpg").read_bytes()
-    Path("photos/dog/cut.jpg").write_bytes(complete[: len(complete) // 2])
+    colors = {name: color for name, color in COLORS.items() if name not in absent}
+    # with the input that the build rejects
+    noisy_photos(colors)
     picture("new.jpg", np.full((64, 64, 3), colors["cat"], np.uint8))
     append = "tfshards append photos"
     page = yield {"replaced": replaced | {append: f"mv new.jpg photos/cat/ && {append}"}}
-    accuracies = re.findall(r" val_accuracy: ([\d.]+)", "".join(page.printed))
-    assert len(accuracies) == 10
-    assert float(accuracies[-1]) > 0.8, accuracies
+    assert len(accuracies(page)) == 10
+    assert accuracies(page)[-1] > 0.8, accuracies(page)
     assert Path("report.html").exists()
     manifests = [read_manifest(f"data/{name}") for name in ("photos", "photos4", "beam")]
     assert [manifest.num_examples for manifest in manifests] == [121] * 3
