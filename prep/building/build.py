@@ -20,7 +20,6 @@ from tfshards.prep.building.rejects import (
     loss_warnings,
     original_of,
     read_rejects,
-    rejects_text,
     repeated_inputs,
 )
 from tfshards.prep.building.state import Wanted, check_usable, inspect_output
@@ -33,12 +32,10 @@ from tfshards.prep.planning.options import Options, ShardCounts, Shards
 from tfshards.prep.planning.plan import Layouts, Plan, label_counts_of
 from tfshards.prep.progress.lines import Log, Written, report_warning, takes_log, to_stderr
 from tfshards.prep.records.values import check_comparable
-from tfshards.prep.sources.base import Listing, Reader, Source
+from tfshards.prep.sources.base import Reader, Source
 from tfshards.prep.writing.build_folder import BuildFolder, Reject, ShardId, ShardPlan
 from tfshards.prep.writing.shard import EncodedInputs, ShardTask, inputs_plan
 from tfshards.schemas import BuildError, InputError, Manifest, Shard, Split, Totals
-from tfshards.schemas.digests import bytes_digest
-from tfshards.schemas.names import REJECTS_NAME
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.verbs import require_space
 
@@ -264,7 +261,7 @@ class SourceBuild:
                 raise BuildError("shard-unfinished", where=where)
         report_warning(*loss_warnings(finished.values()))
         conversions = sum((Counter(shard.conversions) for shard in finished.values()), Counter[str]())
-        counts, listed = label_counts_of(listing, layouts), rejects_text(rejects)
+        counts, skipped = label_counts_of(listing, layouts), sum(listing.skipped.values())
         manifest = Manifest(
             name=plan.name,
             build_id="",
@@ -277,19 +274,21 @@ class SourceBuild:
                 )
                 for split, layout in layouts.items()
             },
-            totals=_totals(listing, rejects, conversions),
+            totals=Totals(
+                entries=0,
+                accepted=0,
+                skipped=skipped,
+                # what was rejected is added with the list of it
+                reasons={"rejected": {}, "skipped": dict(listing.skipped)},
+                conversions=dict(sorted(conversions.items())),
+            ),
             options=plan.options,
             split_cuts=plan.membership.cuts,
             compression=self.options.compression,
-            rejects_digest=bytes_digest(listed) if rejects else "",
             inputs_digest=plan.inputs_digest,
         )
-        files = {REJECTS_NAME: listed} if rejects else {}
-        return Draft(manifest, files, finished, partial(self.report, rejects=rejects, folder=folder.dataset))
-
-    def report(self, manifest: Manifest, rejects: Sequence[Reject], folder: AnyPath) -> None:
-        """Log what was rejected."""
-        log_rejects(rejects, self.plan.listing.num_examples, manifest, folder)
+        report = partial(log_rejects, rejects, listing.num_examples, folder.dataset)
+        return Draft(manifest, finished, rejects, report=report)
 
     def repair(self, folder: BuildFolder, manifest: Manifest, damaged: Mapping[str, Shard]) -> None:
         """Write damaged shards of a complete build of the same plan again."""
@@ -309,18 +308,3 @@ def wanted_of(plan: Plan) -> Wanted:
 
 def _shards_of(layouts: Layouts) -> list[ShardId]:
     return [ShardId(split, index) for split, layout in layouts.items() for index in range(len(layout))]
-
-
-def _totals(listing: Listing, rejects: Sequence[Reject], conversions: Mapping[str, int]) -> Totals:
-    skipped = sum(listing.skipped.values())
-    return Totals(
-        entries=listing.num_entries,
-        accepted=listing.num_examples - len(rejects),
-        rejected=len(rejects),
-        skipped=skipped,
-        reasons={
-            "rejected": dict(sorted(Counter(reject.reason for reject in rejects).items())),
-            "skipped": dict(listing.skipped),
-        },
-        conversions=dict(sorted(conversions.items())),
-    )

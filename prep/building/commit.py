@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from tfshards.prep.building.rejects import with_lists
 from tfshards.prep.building.state import (
     OutputState,
     Wanted,
@@ -29,7 +30,7 @@ from tfshards.prep.building.state import (
 from tfshards.prep.progress.lines import report_line, report_warning
 from tfshards.prep.sources.staging_folder import staged_folder, unfinished_in
 from tfshards.prep.views.files import view_files, view_notes
-from tfshards.prep.writing.build_folder import BuildFolder, FinishedShard, ShardId
+from tfshards.prep.writing.build_folder import BuildFolder, FinishedShard, Reject, ShardId
 from tfshards.schemas import BuildError, InputError, Manifest, Problem, Shard
 from tfshards.schemas.digests import bytes_digest
 from tfshards.schemas.errors import counted
@@ -46,15 +47,17 @@ class Draft:
     """What a build has written.
 
     Attributes:
-        manifest: the manifest, without build id and views.
-        files: further files of the build, by their names.
+        manifest: the manifest, without build id and views, and without what follows from the lists below.
         finished: records of the shards that were written.
+        rejects: the rejected inputs.
+        removed: hashes of removed keys, the lines of ``removed.txt``.
         report: is called with the manifest after the commit.
     """
 
     manifest: Manifest
-    files: Mapping[str, bytes]
     finished: Mapping[ShardId, FinishedShard]
+    rejects: Sequence[Reject] = ()
+    removed: frozenset[bytes] = frozenset()
     report: Callable[[Manifest], None] = lambda manifest: None
 
 
@@ -182,7 +185,8 @@ def conclude(job: Job, target: BuildFolder, draft: Draft, state: OutputState, *,
         InputError: inputs have other content than those of a build of the same plan, and ``overwrite`` is
             false.
     """
-    manifest = replace(draft.manifest, build_id=draft.manifest.content_id())
+    manifest, files = with_lists(draft.manifest, draft.rejects, draft.removed)
+    manifest = replace(manifest, build_id=manifest.content_id())
     for build, twin in _complete_builds(state, job.wanted):
         if twin.build_id != manifest.build_id or (not overwrite and _is_other(state, twin)):
             continue
@@ -194,7 +198,7 @@ def conclude(job: Job, target: BuildFolder, draft: Draft, state: OutputState, *,
             return commit(build, twin, state, is_compared=overwrite)
     if not overwrite and job.wanted.is_in(state.manifest) and _is_other(state, manifest):
         raise _of_other_inputs(state, manifest, target)
-    manifest = finish(target, manifest, draft, job)
+    manifest = finish(target, manifest, files, draft.finished, job)
     manifest = commit(target, manifest, state)
     report_warning(*view_notes(manifest, target.root))
     draft.report(manifest)
@@ -237,7 +241,13 @@ def _of_other_inputs(state: OutputState, manifest: Manifest, target: BuildFolder
     )
 
 
-def finish(target: BuildFolder, manifest: Manifest, draft: Draft, job: Job) -> Manifest:
+def finish(
+    target: BuildFolder,
+    manifest: Manifest,
+    files: Mapping[str, bytes],
+    finished: Mapping[ShardId, FinishedShard],
+    job: Job,
+) -> Manifest:
     """Write the last files of a build, which is complete then, and return its manifest.
 
     Raises:
@@ -250,7 +260,7 @@ def finish(target: BuildFolder, manifest: Manifest, draft: Draft, job: Job) -> M
     )
     path, text = target.root / MANIFEST_NAME, manifest.to_text().encode("ascii")
     check_readable(text, path)
-    written = list(draft.finished.values())
+    written = list(finished.values())
     if in_store(target.root):
         for done, is_intact in zip(written, target.intact(written), strict=True):
             if not is_intact:
@@ -258,7 +268,7 @@ def finish(target: BuildFolder, manifest: Manifest, draft: Draft, job: Job) -> M
     # in a store, another run of the plan may have recorded other stamps
     target.create(job.wanted.options, job.stamps)
     target.open()
-    target.put_all({**draft.files, **views})
+    target.put_all({**files, **views})
     sync(target.root / "index", target.root)
     put(path, text, target.work)
     sync(target.root)

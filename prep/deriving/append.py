@@ -16,7 +16,6 @@ from tfshards.prep.building.commit import Draft, produce
 from tfshards.prep.building.made import made_of
 from tfshards.prep.building.output import claimed, output_folder, staged
 from tfshards.prep.building.state import Wanted
-from tfshards.prep.deriving.derive import with_lists
 from tfshards.prep.deriving.joining import joined
 from tfshards.prep.deriving.new_inputs import NewInputs, build_by_ratio, find_new_inputs
 from tfshards.prep.deriving.stored import Origin, open_origin
@@ -228,6 +227,5 @@ class Appended(SourceBuild):
             split_cuts=self.new.cuts,
             inputs_digest=self.inputs_digest,
         )
-        all_rejects = [*self.new.rejects, *self.rejects(folder)]
-        lists = with_lists(manifest, all_rejects, self.origin.removed())
-        return Draft(*lists, draft.finished, draft.report)
+        all_rejects = [*self.new.rejects, *draft.rejects]
+        return replace(draft, manifest=manifest, rejects=all_rejects, removed=self.origin.removed())

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tfshards.prep.building.commit import Draft, produce, up_to_date
 from tfshards.prep.building.made import made_of
 from tfshards.prep.building.output import claimed
-from tfshards.prep.building.rejects import rejects_text
 from tfshards.prep.building.state import Wanted, damage_of
 from tfshards.prep.building.write import Writer
 from tfshards.prep.deriving.layout import NewSplit, OldShard, in_new_shards, whole
@@ -26,7 +24,6 @@ from tfshards.schemas import BuildError, Manifest, Shard, Split
 from tfshards.schemas.compression import recorded_release
 from tfshards.schemas.digests import bytes_digest
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.names import REJECTS_NAME, REMOVED_NAME
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.verbs import require_space
 
@@ -79,7 +76,7 @@ class Derived:
         }
         self._check(splits)
         manifest = replace(self.outline, folder=folder.name, splits=splits)
-        return Draft(*with_lists(manifest, self.rejects, self.removed), finished)
+        return Draft(manifest, finished, self.rejects, self.removed)
 
     def repair(self, folder: BuildFolder, manifest: Manifest, damaged: Mapping[str, Shard]) -> None:
         """Write damaged shards of this dataset again."""
@@ -151,30 +148,6 @@ class Derived:
             ratio = sum(old.num_bytes for old in olds) / max(1, sum(old.record_bytes for old in olds))
         num_bytes = sum(size.num_bytes for size in missing.values())
         require_space(folder.dataset, int(ratio * num_bytes), "the dataset")
-
-
-def with_lists(
-    manifest: Manifest, rejects: Sequence[Reject], removed: Removed
-) -> tuple[Manifest, dict[str, bytes]]:
-    """Return a manifest with these rejected inputs and removed keys, and the files that list them."""
-    lines = b"".join(line + b"\n" for line in sorted(removed))
-    files = {REJECTS_NAME: rejects_text(rejects), REMOVED_NAME: lines}
-    digests = {name: bytes_digest(content) if content else "" for name, content in files.items()}
-    totals, reasons = manifest.totals, Counter(reject.reason for reject in rejects)
-    totals = replace(
-        totals,
-        entries=manifest.num_examples + len(rejects) + totals.skipped,
-        accepted=manifest.num_examples,
-        rejected=len(rejects),
-        reasons={**totals.reasons, "rejected": dict(sorted(reasons.items()))},
-    )
-    manifest = replace(
-        manifest,
-        totals=totals,
-        rejects_digest=digests[REJECTS_NAME],
-        removed_digest=digests[REMOVED_NAME],
-    )
-    return manifest, {name: content for name, content in files.items() if content}
 
 
 def derived_from_all(

@@ -19,17 +19,17 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
     (
         "the pointer is written before the build is complete",
         "prep/building/commit.py",
-        "    target.open()\n    target.put_all({**draft.files, **views})\n",
+        "    target.open()\n    target.put_all({**files, **views})\n",
         "    target.open()\n    put(target.dataset / MANIFEST_NAME, text, target.work)\n"
-        "    target.put_all({**draft.files, **views})\n",
+        "    target.put_all({**files, **views})\n",
         f"{_CRASHES}[build images]",
     ),
     (
         "the pointer is put before the build is complete",
         "prep/building/commit.py",
-        "    target.open()\n    target.put_all({**draft.files, **views})\n",
+        "    target.open()\n    target.put_all({**files, **views})\n",
         "    target.open()\n    put(target.dataset / MANIFEST_NAME, text, target.work)\n"
-        "    target.put_all({**draft.files, **views})\n",
+        "    target.put_all({**files, **views})\n",
         f"{_REQUESTS}[build images]",
     ),
     (

@@ -65,8 +65,8 @@ FAULTS = [
     (
         "append forgets earlier rejects",
         "prep/deriving/append.py",
-        "all_rejects = [*self.new.rejects, *self.rejects(folder)]",
-        "all_rejects = self.rejects(folder)",
+        "all_rejects = [*self.new.rejects, *draft.rejects]",
+        "all_rejects = draft.rejects",
         VERBS,
     ),
     (
@@ -200,8 +200,8 @@ FAULTS = [
     (
         "a reshard in place forgets the rejects",
         "prep/deriving/derive.py",
-        "with_lists(manifest, self.rejects, self.removed)",
-        'with_lists(manifest, () if self.outline.options["source"] == "reshard" '
+        "Draft(manifest, finished, self.rejects, self.removed)",
+        'Draft(manifest, finished, () if self.outline.options["source"] == "reshard" '
         "else self.rejects, self.removed)",
         VERBS,
     ),
