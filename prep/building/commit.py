@@ -207,8 +207,8 @@ def conclude(job: Job, target: BuildFolder, draft: Draft, state: OutputState, *,
 
 def _complete_builds(state: OutputState, wanted: Wanted) -> list[tuple[BuildFolder, Manifest]]:
     """Return the complete builds of a plan with their manifests, that of the dataset first."""
-    builds = [build for build in state.builds_of(wanted.plan_id) if build.is_committed]
-    found = [(build, build.manifest()) for build in builds]
+    of_plan = state.builds_of(wanted.plan_id)
+    found = [(build, build.manifest()) for build in state.complete if build in of_plan]
     complete = [(build, manifest) for build, manifest in found if manifest is not None]
     return sorted(complete, key=lambda each: each[1] != state.manifest)
 

@@ -14,8 +14,8 @@ from tfshards.prep.building.state import inspect_output, plain_folder, plain_nam
 from tfshards.prep.progress.lines import Log, report_line, takes_log, to_stderr
 from tfshards.prep.records.dataset_files import file_problems
 from tfshards.prep.sources.staging_folder import staged_folders
-from tfshards.prep.writing.build_folder import BuildFolder, build_folders
-from tfshards.schemas import FormatError, InputError, Manifest, read_manifest
+from tfshards.prep.writing.build_folder import BuildFolder
+from tfshards.schemas import InputError, Manifest, read_manifest
 from tfshards.schemas.errors import listed
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import MANIFEST_NAME, RECORD_NAME, WORK_NAME
@@ -67,21 +67,15 @@ def generations(dataset: str | os.PathLike[str]) -> list[Generation]:
         InputError: it is not a dataset.
         FormatError: its manifest cannot be read, and there are no generations.
     """
-    folder = any_path(dataset)
-    builds = [build for build in build_folders(folder) if build.is_committed]
-    found: list[Generation] = []
-    try:
-        current = read_manifest(folder)
-        builds = [build for build in builds if build.name != current.folder]
-        found = [_described(folder, current.folder, current, is_current=True)]
-    except (FormatError, InputError) as error:
-        # the others say what can be restored
-        is_lost = isinstance(error, FormatError) or error.code == "dataset-missing"
-        if not (builds and is_lost):
-            raise
-    earlier = [_described(folder, build.name, build.manifest(), is_current=False) for build in builds]
-    earlier.sort(key=lambda generation: (generation.committed_at, generation.folder), reverse=True)
-    return found + earlier
+    state = inspect_output(any_path(dataset))
+    folder, earlier = state.folder, [build for build in state.complete if build.name != state.current]
+    if not (state.manifest or earlier):
+        # raises an error
+        read_manifest(folder)
+    found = [_described(folder, build.name, build.manifest(), is_current=False) for build in earlier]
+    found.sort(key=lambda generation: (generation.committed_at, generation.folder), reverse=True)
+    current = [_described(folder, state.current, state.manifest, is_current=True)] if state.manifest else []
+    return current + found
 
 
 def _described(dataset: AnyPath, folder: str, manifest: Manifest | None, *, is_current: bool) -> Generation:
@@ -113,7 +107,7 @@ def restore(dataset: str | os.PathLike[str], folder: str, *, log: Log = to_stder
     """
     output = output_folder(dataset)
     with claimed(output) as state:
-        complete = {build.name: build for build in state.folders if build.is_committed}
+        complete = {build.name: build for build in state.complete}
         if folder not in complete:
             has = f"it has {listed([*complete], _SHOWN)}" if complete else "it has none"
             raise InputError("generation-unknown", folder=output, build_id=folder, has=has)
@@ -169,7 +163,7 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
             raise state.fault
         if state.manifest is None and not (state.folders or staged):
             raise nothing
-        complete = [build.name for build in state.folders if build.is_committed]
+        complete = [build.name for build in state.complete]
         if state.manifest is None and complete:
             raise InputError(
                 f"{folder} has no {MANIFEST_NAME}, so that nothing shows which of its generations is needed "

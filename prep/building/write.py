@@ -57,7 +57,7 @@ class Writer:
             report_line(f"balancing after rejects: {len(missing)} of {of} to rewrite")
         elif kept:
             report_line(f"resuming the {self.what}: {len(kept)} of {of} finished")
-        else:
+        elif planned:
             examples, num_bytes = _total(missing.values())
             report_line(f"starting {self.what}: {counted(examples, 'example')}, {size(num_bytes)}, {of}")
         # their records may be there, but their files may be damaged
