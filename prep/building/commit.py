@@ -153,7 +153,7 @@ def _is_repaired(job: Job, build: BuildFolder, manifest: Manifest, damage: Seque
     for place in sorted(left):
         if plain_folder(place) != build.name:
             raise InputError(
-                f"{build.dataset / place} is damaged, which another build wrote || 'tfshards verify "
+                f"{build.dataset / place} is damaged, which another build wrote; 'tfshards verify "
                 f"{build.dataset} --repair' repairs it, or names the command that does"
             )
     shards = {plain_name(shard.path): shard for shard in manifest.shards if left & {*shard.files}}
@@ -235,7 +235,7 @@ def _of_other_inputs(state: OutputState, manifest: Manifest, target: BuildFolder
         else ""
     )
     return InputError(
-        f"{state.folder} holds a dataset with other inputs: {line} || give overwrite=True to replace it, or "
+        f"{state.folder} holds a dataset with other inputs: {line}; give overwrite=True to replace it, or "
         f"choose another output{written}",
         code="dataset-of-other-inputs",
     )

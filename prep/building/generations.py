@@ -167,7 +167,7 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
         if state.manifest is None and complete:
             raise InputError(
                 f"{folder} has no {MANIFEST_NAME}, so that nothing shows which of its generations is needed "
-                f"({listed(complete, _SHOWN)}) || make one of them the dataset with 'tfshards restore', or "
+                f"({listed(complete, _SHOWN)}); make one of them the dataset with 'tfshards restore', or "
                 "delete the folder"
             )
         needed = {*state.manifest.data_paths} if state.manifest else set[str]()

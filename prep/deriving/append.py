@@ -166,7 +166,7 @@ def _advice_for_paths(*, is_given: bool) -> Iterator[None]:
         if not is_given or "root=DIR" not in str(error):
             raise
         raise InputError(
-            f"{str(error).partition(';')[0]} || give the folder of the images after the table: 'tfshards "
+            f"{str(error).partition(';')[0]}; give the folder of the images after the table: 'tfshards "
             "append TABLE FOLDER DATASET'"
         ) from None
 

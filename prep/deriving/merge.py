@@ -140,7 +140,7 @@ def check_keys_differ(origins: Sequence[Origin]) -> None:
     key = next(islice(chain.from_iterable(_keys(origins[one])), int(same[0] - starts[one]), None))
     in_all = "" if len(repeated) == 1 else f" ({len(repeated):,} keys in total)"
     raise InputError(
-        f"the key {to_text(key)!r} is in {origins[one].root} and in {origins[other].root}{in_all} || remove "
+        f"the key {to_text(key)!r} is in {origins[one].root} and in {origins[other].root}{in_all}; remove "
         "it from one of them with 'tfshards remove'; rows without keys are identified by their numbers: "
         "build them together, as arrays such as x_train and x_test, or as a table with a column of splits"
     )

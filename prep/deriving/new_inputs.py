@@ -104,7 +104,7 @@ def _check_fit(listing: Listing, options: Mapping[str, Json], origin: Origin, *,
         schema = replace(schema, class_names=schema.class_names[: len(manifest.schema.class_names)])
     if options["source"] == "images" and manifest.schema.label and not schema.label:
         raise InputError(
-            f"{root} has classes, but the source has no folders of classes || name the folder above, which "
+            f"{root} has classes, but the source has no folders of classes; name the folder above, which "
             "holds the folder of each class"
         )
     check_same_schema(manifest.schema, str(root), schema, "the source")
@@ -119,7 +119,7 @@ def _check_rows(reader: Reader, origin: Origin, numbers: IntArray) -> None:
     """
     listing, manifest = reader.listing(), origin.manifest
     fault = InputError(
-        f"the source does not begin with the rows of {origin.root}: rows are identified by their numbers || "
+        f"the source does not begin with the rows of {origin.root}: rows are identified by their numbers; "
         "give the unchanged rows of the dataset, followed by the new ones"
     )
     if len(numbers) and numbers.min() < 0:

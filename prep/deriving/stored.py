@@ -118,7 +118,7 @@ class Origin:
         except OSError as error:
             raise InputError("unreadable", path=path, why=error.strerror) from None
         if bytes_digest(content) != self.manifest.removed_digest:
-            raise InputError(f"{path}: its digest differs from the manifest's || restore the file")
+            raise InputError(f"{path}: its digest differs from the manifest's; restore the file")
         return frozenset(content.splitlines())
 
     def to_json(self) -> dict[str, Json]:

@@ -118,7 +118,7 @@ def _write_shard(task: ShardTask, shard: ShardId) -> FinishedShard:
         described, companions = file.describe(f"{folder.name}/{name}")
         if task.expected.get(name, described) != described:
             raise InputError(
-                f"{folder.root / name} is damaged, and the inputs now give other bytes || restore the inputs "
+                f"{folder.root / name} is damaged, and the inputs now give other bytes; restore the inputs "
                 "that the dataset was built from"
             )
     inside = len(folder.name) + 1
