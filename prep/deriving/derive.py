@@ -162,7 +162,7 @@ def derived_from_all(
     """Return the dataset that holds all examples of the origins, in new shards with these options."""
     compression = options.compression or outline.compression
     shards_of = {name: _shards_of(origins, name) for name in outline.splits}
-    num_shards = _num_shards(shards_of, options.shard_size, counts)
+    num_shards = _num_shards(shards_of, options.shard_bytes, counts)
     recorded: dict[str, Json] = {"shards": dict(num_shards)}
     if compression != "none":
         recorded["compression"] = {**recorded_release(compression)}

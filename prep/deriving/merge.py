@@ -31,6 +31,7 @@ def merge(
     sources: Sequence[str | os.PathLike[str]] | Mapping[str, str | os.PathLike[str]],
     dataset: str | os.PathLike[str],
     *,
+    as_splits: bool = False,
     shards: Shards = None,
     overwrite: bool = False,
     options: ShardOptions | None = None,
@@ -38,24 +39,29 @@ def merge(
     beam_args: Sequence[str] = (),
     log: Log = to_stderr,
 ) -> Manifest:
-    """Merge the datasets ``sources`` into a new one in the folder ``dataset`` and return its manifest.
+    """Merge several datasets into one, split by split.
 
     Each split holds the examples of the splits of the same name, or, if ``sources`` is a dict, those of one
     dataset; this is verified by digest. A key may be in only one of the datasets. All records are written
     into new shards, each of which mixes the datasets.
 
     Args:
-        sources: folders of two or more datasets with the same features and class names; or a dict of them by
-            the name of the split that each becomes, such as ``{"train": "data/a", "test": "data/b"}``, where
-            each dataset has one split.
-        dataset: folder of the new dataset; created if it is missing.
-        shards: number of shards of each split, or a dict by split; by default as many as there are.
+        sources: folders of two or more datasets with the same features and class names; or, where each
+            dataset has one split and becomes the split of a name, SPLIT=FOLDER of each with "as_splits", such
+            as train=data/a test=data/b, or in Python a dict of them.
+        dataset: folder of the new dataset, whose last part is its default name; created if it is missing.
+        as_splits: the sources are SPLIT=FOLDER.
+        shards: number of new shards of every split, or of single splits by name, such as 64 or val=8; by
+            default as many as the datasets have together.
         overwrite: replace another dataset in ``dataset``.
         options: size and compression of the shards, by default the compression of the first dataset, and the
             name of the new dataset.
-        engine: engine that writes the shards, as for ``build``.
+        engine: engine that writes the shards: "local", all cores of this machine, or "beam", Apache Beam.
         beam_args: Apache Beam's pipeline options, as for ``build``.
         log: receives status lines.
+
+    Returns:
+        The new manifest.
 
     Raises:
         OptionsError: an argument is invalid.
@@ -66,15 +72,16 @@ def merge(
     run = find_run(engine, beam_args)
     options = options or ShardOptions()
     counts = ShardCounts.of(shards, options.shard_size)
-    as_splits = [*sources] if isinstance(sources, Mapping) else []
-    check_strings("sources", as_splits)
-    if fault := next(filter(None, map(name_fault, as_splits)), None):
+    sources = _by_split(sources) if as_splits else sources
+    names = [*sources] if isinstance(sources, Mapping) else []
+    check_strings("sources", names)
+    if fault := next(filter(None, map(name_fault, names)), None):
         raise OptionsError("split-name", fault=fault)
     roots = [*sources.values()] if isinstance(sources, Mapping) else sources
     _check_sources(roots)
     origins = [open_origin(root) for root in roots]
-    if as_splits:
-        origins = [_as_split(origin, name) for origin, name in zip(origins, as_splits, strict=True)]
+    if names:
+        origins = [_as_split(origin, name) for origin, name in zip(origins, names, strict=True)]
     folder = output_folder(dataset, *(origin.root for origin in origins))
     first, *others = origins
     for other in others:
@@ -87,7 +94,7 @@ def merge(
     splits, totals = joined(manifests, first.manifest.schema)
     recorded: dict[str, Json] = {"source": "merge", "of": [origin.to_json() for origin in origins]}
     # different cuts do not determine the split of a key, nor do cuts of a single split
-    cuts = {} if as_splits else first.manifest.split_cuts
+    cuts = {} if names else first.manifest.split_cuts
     outline = Manifest(
         name=dataset_name(folder, Options(name=options.name)),
         build_id="",
@@ -95,13 +102,24 @@ def merge(
         schema=first.manifest.schema,
         splits=splits,
         totals=totals,
-        options={**recorded, "as_splits": [*as_splits]} if as_splits else recorded,
+        options={**recorded, "as_splits": [*names]} if names else recorded,
         split_cuts=cuts if all(manifest.split_cuts == cuts for manifest in manifests) else {},
         compression=first.manifest.compression,
     )
     new = derived_from_all(outline, origins, run, options, counts)
     with claimed(folder) as state:
         return produce(new, state, overwrite=overwrite)
+
+
+def _by_split(sources: object) -> dict[str, str]:
+    """Return the folder of each split in texts such as ``train=data/a``."""
+    folders: dict[str, str] = {}
+    for source in sources if isinstance(sources, (list, tuple)) else ():
+        split, equals, folder = str(source).partition("=")
+        if not equals or not folder or split in folders:
+            raise OptionsError(f"as_splits=True: {source!r} must be SPLIT=FOLDER, with each split given once")
+        folders[split] = folder
+    return folders
 
 
 def _check_sources(sources: Sequence[str | os.PathLike[str]]) -> None:

@@ -178,7 +178,7 @@ FAULTS = [
     ),
     (
         "verify looks at the first shard only",
-        "prep/verification/verify.py",
+        "prep/verification/faults.py",
         "in_threads(look, manifest.shards, meter.add)",
         "in_threads(look, manifest.shards[:1], meter.add)",
         VERBS,
