@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -37,7 +37,6 @@ from tfshards.prep.writing.build_folder import BuildFolder, Reject, ShardId, Sha
 from tfshards.prep.writing.shard import EncodedInputs, ShardTask, inputs_plan
 from tfshards.schemas import BuildError, InputError, Manifest, Shard, Split, Totals
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.verbs import require_space
 
 # Bytes of a record in addition to those of its source: frame, tags, names, label.
 _RECORD_OVERHEAD = 96
@@ -207,10 +206,13 @@ class SourceBuild:
 
     def begin(self, folder: BuildFolder) -> dict[ShardId, Written]:
         """Return the shards of all inputs that are not finished; none if it is known what is rejected."""
-        self._check(folder)
+        if self.options.duplicates != "keep":
+            check_comparable(self.plan.listing.schema)
         if folder.read_rejects(self.stamps) is not None:
             return {}
-        return self.writer(folder).begin(self._plans(self.plan.layouts))
+        # only now: shards that are balanced replace these
+        writer = replace(self.writer(folder), space=self._space())
+        return writer.begin(self._plans(self.plan.layouts))
 
     def balance(self, folder: BuildFolder) -> dict[ShardId, Written]:
         """Return the shards of the inputs that are not rejected, except those that are finished."""
@@ -233,19 +235,11 @@ class SourceBuild:
     def _final_layouts(self, rejects: Sequence[Reject]) -> Layouts:
         return final_layouts(self.plan, rejects, self.options, may_be_empty=self.may_be_empty)
 
-    def _check(self, folder: BuildFolder) -> None:
-        """Raise InputError if the options do not fit the examples, or there is no space for the shards."""
-        listing = self.plan.listing
-        if self.options.duplicates != "keep":
-            check_comparable(listing.schema)
+    def _space(self) -> Callable[[Written], int] | None:
+        """Return what ``Writer.space`` is; None if the shards may be far smaller than the inputs."""
         images = ImageOptions(**recorded_options(ImageOptions.RECORDED, self.plan.options))
         keeps_sizes = images.resize is None and images.format == "keep" and self.options.compression == "none"
-        if keeps_sizes:
-            # otherwise the shards may be far smaller than the inputs
-            needed = int(listing.sizes.sum()) + _RECORD_OVERHEAD * listing.num_examples
-            written = folder.finished(_shards_of(self.plan.layouts)).values()
-            missing = needed - sum(one.shard.num_bytes for one in written)
-            require_space(folder.dataset, max(0, missing), "the dataset")
+        return (lambda size: size.num_bytes + _RECORD_OVERHEAD * size.num_examples) if keeps_sizes else None
 
     def rejects(self, folder: BuildFolder) -> list[Reject]:
         """Return what ``balance`` has left out."""

@@ -25,7 +25,6 @@ from tfshards.schemas.compression import recorded_release
 from tfshards.schemas.digests import bytes_digest
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.verbs import require_space
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,9 +64,7 @@ class Derived:
         """Write the shards that are not those of the origin."""
         shards, writer = self._kept(), self._writer(folder)
         new = [shard for shard in self._ids if shard not in shards]
-        missing = writer.begin(self._plans(new))
-        self._require_space(folder, missing)
-        writer.write(missing)
+        writer.write(writer.begin(self._plans(new)))
         finished = writer.finished(new)
         shards |= {shard: done.shard for shard, done in finished.items()}
         splits = {
@@ -121,7 +118,18 @@ class Derived:
             run=self.run,
             what=str(made_of(outline).source),
             locations=tuple(origin.root for origin in self.origins),
+            space=self._space(),
         )
+
+    def _space(self) -> Callable[[Written], int] | None:
+        """Return what ``Writer.space`` is; None if it is not known by how much records shrink."""
+        if self.outline.compression == "none":
+            return lambda size: size.num_bytes
+        if any(origin.manifest.compression == "none" for origin in self.origins):
+            return None
+        olds = [old.shard for split in self.splits.values() for old in split.olds]
+        ratio = sum(old.num_bytes for old in olds) / max(1, sum(old.record_bytes for old in olds))
+        return lambda size: int(ratio * size.num_bytes)
 
     def _plans(self, shards: Iterable[ShardId]) -> Iterator[ShardPlan]:
         """Yield the plans of shards, with about as many bytes as their examples have in the old ones."""
@@ -136,18 +144,6 @@ class Derived:
             size = split.sizes[shard.shard_index]
             text = runs_plan(split.olds, split.runs(shard.shard_index))
             yield ShardPlan(shard, text, Written(size, int(size * shares[shard.split])))
-
-    def _require_space(self, folder: BuildFolder, missing: Mapping[ShardId, Written]) -> None:
-        """Raise InputError if the file system cannot hold the shards that are not finished."""
-        olds = [old.shard for split in self.splits.values() for old in split.olds]
-        ratio = 1.0
-        if self.outline.compression != "none":
-            if any(origin.manifest.compression == "none" for origin in self.origins):
-                # by how much the records shrink is not known
-                return
-            ratio = sum(old.num_bytes for old in olds) / max(1, sum(old.record_bytes for old in olds))
-        num_bytes = sum(size.num_bytes for size in missing.values())
-        require_space(folder.dataset, int(ratio * num_bytes), "the dataset")
 
 
 def derived_from_all(
