@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
@@ -14,14 +14,14 @@ from tfshards.prep.building.state import inspect_output, plain_folder, plain_nam
 from tfshards.prep.progress.lines import Log, report_line, takes_log, to_stderr
 from tfshards.prep.records.dataset_files import file_problems
 from tfshards.prep.sources.staging_folder import staged_folders
-from tfshards.prep.writing.build_folder import BuildFolder, build_folders
-from tfshards.schemas import FormatError, InputError, Manifest, read_manifest
+from tfshards.prep.writing.build_folder import BuildFolder
+from tfshards.schemas import InputError, Manifest, read_manifest
 from tfshards.schemas.errors import counted, listed, one_line, size
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import MANIFEST_NAME, RECORD_NAME, WORK_NAME
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.locking import locked
-from tfshards.schemas.storage.verbs import delete_tree, file_sizes, sizes_below
+from tfshards.schemas.storage.verbs import delete_tree, sizes_below
 
 _SHOWN = 5
 
@@ -75,21 +75,15 @@ def generations(dataset: str | os.PathLike[str]) -> list[Generation]:
         InputError: it is not a dataset.
         FormatError: its manifest cannot be read, and there are no generations.
     """
-    folder = any_path(dataset)
-    builds = [build for build in build_folders(folder) if build.is_committed]
-    found: list[Generation] = []
-    try:
-        current = read_manifest(folder)
-        builds = [build for build in builds if build.name != current.folder]
-        found = [_described(folder, current.folder, current, is_current=True)]
-    except (FormatError, InputError) as error:
-        # the others say what can be restored
-        is_lost = isinstance(error, FormatError) or error.code == "dataset-missing"
-        if not (builds and is_lost):
-            raise
-    earlier = [_described(folder, build.name, build.manifest(), is_current=False) for build in builds]
-    earlier.sort(key=lambda generation: (generation.committed_at, generation.folder), reverse=True)
-    return found + earlier
+    state = inspect_output(any_path(dataset))
+    folder, earlier = state.folder, [build for build in state.complete if build.name != state.current]
+    if not (state.manifest or earlier):
+        # raises an error
+        read_manifest(folder)
+    found = [_described(folder, build.name, build.manifest(), is_current=False) for build in earlier]
+    found.sort(key=lambda generation: (generation.committed_at, generation.folder), reverse=True)
+    current = [_described(folder, state.current, state.manifest, is_current=True)] if state.manifest else []
+    return current + found
 
 
 def _described(dataset: AnyPath, folder: str, manifest: Manifest | None, *, is_current: bool) -> Generation:
@@ -124,7 +118,7 @@ def restore(dataset: str | os.PathLike[str], folder: str, *, log: Log = to_stder
     """
     output = output_folder(dataset)
     with claimed(output) as state:
-        complete = {build.name: build for build in state.folders if build.is_committed}
+        complete = {build.name: build for build in state.complete}
         if folder not in complete:
             has = f"it has {listed([*complete], _SHOWN)}" if complete else "it has none"
             raise InputError("generation-unknown", folder=output, build_id=folder, has=has)
@@ -186,48 +180,40 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
             raise state.fault
         if state.manifest is None and not (state.folders or staged):
             raise nothing
-        complete = [build.name for build in state.folders if build.is_committed]
+        complete = [build.name for build in state.complete]
         if state.manifest is None and complete:
             raise InputError(
                 f"{folder} has no {MANIFEST_NAME}, so that nothing shows which of its generations is needed "
-                f"({listed(complete, _SHOWN)}) || make one of them the dataset with 'tfshards restore', or "
+                f"({listed(complete, _SHOWN)}); make one of them the dataset with 'tfshards restore', or "
                 "delete the folder"
             )
         needed = {*state.manifest.data_paths} if state.manifest else set[str]()
         if state.current:
             needed.add(f"{state.current}/{MANIFEST_NAME}")
-        kept = {
-            build: [plain_name(path) for path in needed if plain_folder(path) == build.name]
-            for build in state.folders
-        }
-        found = [each for build, names in kept.items() for each in _unneeded(build, names)]
-        found += [Pruned(f"{path.name}/", sum(sizes_below(path).values())) for path in staged]
-        if not dry_run:
-            try:
-                for build, names in kept.items():
-                    build.remove(names)
-                for path in staged:
+        found: list[Pruned] = []
+        try:
+            for build in state.folders:
+                kept = {plain_name(path) for path in needed if plain_folder(path) == build.name}
+                found += _removed(build, build.remove(kept, dry_run=dry_run))
+            for path in staged:
+                found.append(Pruned(f"{path.name}/", sum(sizes_below(path).values())))
+                if not dry_run:
                     delete_tree(path, RECORD_NAME)
-            except OSError as error:
-                raise InputError("file-fault", filename=error.filename, why=error.strerror) from error
+        except OSError as error:
+            raise InputError("file-fault", filename=error.filename, why=error.strerror) from error
     done = "would remove" if dry_run else "removed"
     total = f"{counted(len(found), 'file')}, {size(sum(item.num_bytes for item in found))}"
     report_line(f"{folder}: {done} {total}" if found else f"{folder}: nothing to remove")
     return found
 
 
-def _unneeded(build: BuildFolder, kept: Sequence[str]) -> list[Pruned]:
-    names = {*build.names()} - {*kept} | (set() if kept else {RECORD_NAME})
-    work = _sizes(build, build.work_names())
-    found = [
-        Pruned(f"{build.name}/{name}", num_bytes) for name, num_bytes in _sizes(build, sorted(names)).items()
-    ]
-    if num_bytes := sum(work.values()):
-        found.append(Pruned(f"{build.name}/{WORK_NAME}/", num_bytes))
-    return found
-
-
-def _sizes(build: BuildFolder, names: Sequence[str]) -> dict[str, int]:
-    """Return the sizes of those files of a build that exist."""
-    sizes = file_sizes(build.root, names)
-    return {name: size for name, size in sizes.items() if not isinstance(size, OSError)}
+def _removed(build: BuildFolder, sizes: Mapping[str, int]) -> Iterator[Pruned]:
+    """Yield the files of a build that were removed, and its work as one folder."""
+    in_work = [num_bytes for name, num_bytes in sizes.items() if plain_folder(name) == WORK_NAME]
+    yield from (
+        Pruned(f"{build.name}/{name}", sizes[name])
+        for name in sorted(sizes)
+        if plain_folder(name) != WORK_NAME
+    )
+    if in_work:
+        yield Pruned(f"{build.name}/{WORK_NAME}/", sum(in_work))

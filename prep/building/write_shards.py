@@ -122,17 +122,6 @@ class WriteShards(Transform):  # type: ignore[misc]
         """Return the PCollections of the result; see the class."""
         return WriteShardsResult(*run_steps(elements, self._steps()))
 
-    def display_data(self) -> dict[str, str | int]:
-        """Return what runners show of the transform."""
-        first = self._first
-        return {
-            "dataset": str(first.folder),
-            "name": first.name,
-            "seed": first.seed,
-            "roles": str(dict(first.elements.roles)),
-            "shards": str(first.shards.default or dict(first.shards.by_split)),
-        }
-
     def _steps(self) -> WriteSteps:
         """Return the steps of one run."""
         # on the workers it holds the values of elements, too

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 
 import numpy as np
 
-from tfshards.prep.building.output import dataset_name, output_folder
-from tfshards.prep.deriving.derive import commit_new, derived_from_all
+from tfshards.prep.building.commit import produce
+from tfshards.prep.building.output import claimed, dataset_name, output_folder
+from tfshards.prep.deriving.derive import derived_from_all
 from tfshards.prep.deriving.joining import check_same_schema, joined
 from tfshards.prep.deriving.options import ShardOptions
 from tfshards.prep.deriving.stored import Origin, open_origin
@@ -21,6 +23,7 @@ from tfshards.schemas import InputError, Manifest, OptionsError
 from tfshards.schemas.errors import check_path, check_strings
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.keys import each_shard, hash_array, hash_key
+from tfshards.schemas.names import name_fault
 
 
 @takes_log
@@ -38,13 +41,9 @@ def merge(
 ) -> Manifest:
     """Merge several datasets into one, split by split.
 
-    Each split holds the examples of the splits of the same name, which is verified by digest. A key may be in
-    only one of the datasets. Without ``shards`` and options of shards, the existing shards are linked under
-    new names, or copied if the file system has no hard links; their sizes may differ. Otherwise new shards
-    are written, each of which mixes the datasets.
-
-    If ``sources`` is a dict, each dataset becomes the split of that name. All records are written into new
-    shards, since the key of each example becomes ``SPLIT/KEY``, so that keys stay unique.
+    Each split holds the examples of the splits of the same name, or, if ``sources`` is a dict, those of one
+    dataset; this is verified by digest. A key may be in only one of the datasets. All records are written
+    into new shards, each of which mixes the datasets.
 
     Args:
         sources: folders of two or more datasets with the same features and class names; or, where each
@@ -53,9 +52,10 @@ def merge(
         dataset: folder of the new dataset, whose last part is its default name; created if it is missing.
         as_splits: the sources are SPLIT=FOLDER.
         shards: number of new shards of every split, or of single splits by name, such as 64 or val=8; by
-            default the shards of all datasets are linked or copied unchanged.
+            default as many as the datasets have together.
         overwrite: replace another dataset in ``dataset``.
-        options: size and compression of new shards, and the name of the new dataset.
+        options: size and compression of the shards, by default the compression of the first dataset, and the
+            name of the new dataset.
         engine: engine that writes the shards: "local", all cores of this machine, or "beam", Apache Beam.
         beam_args: Apache Beam's pipeline options, as for ``build``.
         log: receives status lines.
@@ -73,41 +73,42 @@ def merge(
     options = options or ShardOptions()
     counts = ShardCounts.of(shards, options.shard_size)
     sources = _by_split(sources) if as_splits else sources
-    splits_of_roots = [*sources] if isinstance(sources, Mapping) else []
-    check_strings("sources", splits_of_roots)
+    names = [*sources] if isinstance(sources, Mapping) else []
+    check_strings("sources", names)
+    if fault := next(filter(None, map(name_fault, names)), None):
+        raise OptionsError("split-name", fault=fault)
     roots = [*sources.values()] if isinstance(sources, Mapping) else sources
     _check_sources(roots)
-    names = splits_of_roots or [""] * len(roots)
-    origins = [open_origin(root, split) for root, split in zip(roots, names, strict=True)]
+    origins = [open_origin(root) for root in roots]
+    if names:
+        origins = [_as_split(origin, name) for origin, name in zip(origins, names, strict=True)]
     folder = output_folder(dataset, *(origin.root for origin in origins))
-    name = dataset_name(folder, Options(name=options.name))
-    has_new_keys = any(origin.prefix for origin in origins)
-    is_mixed = has_new_keys or counts != ShardCounts() or not options.keeps_shards
-    for other in origins[1:]:
-        _check_same(origins[0], other, is_mixed=is_mixed)
-    if not origins[0].has_keys:
+    first, *others = origins
+    for other in others:
+        check_same_schema(first.manifest.schema, str(first.root), other.manifest.schema, str(other.root))
+    if first.manifest.schema.key is None:
         report_warning("the examples have no keys, so repeated examples cannot be found")
-    elif not splits_of_roots:
-        # with the splits before them, keys of different datasets differ
+    else:
         check_keys_differ(origins)
     manifests = [origin.manifest for origin in origins]
-    splits, totals = joined(manifests, manifests[0].schema)
+    splits, totals = joined(manifests, first.manifest.schema)
     recorded: dict[str, Json] = {"source": "merge", "of": [origin.to_json() for origin in origins]}
     # different cuts do not determine the split of a key, nor do cuts of a single split
-    cuts = {} if splits_of_roots else manifests[0].split_cuts
+    cuts = {} if names else first.manifest.split_cuts
     outline = Manifest(
-        name=name,
+        name=dataset_name(folder, Options(name=options.name)),
         build_id="",
         folder="",
-        schema=manifests[0].schema,
+        schema=first.manifest.schema,
         splits=splits,
         totals=totals,
-        options={**recorded, "as_splits": [*splits_of_roots]} if splits_of_roots else recorded,
+        options={**recorded, "as_splits": [*names]} if names else recorded,
         split_cuts=cuts if all(manifest.split_cuts == cuts for manifest in manifests) else {},
-        compression=manifests[0].compression,
+        compression=first.manifest.compression,
     )
-    new = derived_from_all(outline, origins, run, options, counts if is_mixed else None)
-    return commit_new(new, folder, overwrite=overwrite)
+    new = derived_from_all(outline, origins, run, options, counts)
+    with claimed(folder) as state:
+        return produce(new, state, overwrite=overwrite)
 
 
 def _by_split(sources: object) -> dict[str, str]:
@@ -132,18 +133,12 @@ def _check_sources(sources: Sequence[str | os.PathLike[str]]) -> None:
         raise OptionsError("merge-repeated", twice=os.fspath(twice))
 
 
-def _check_same(first: Origin, other: Origin, *, is_mixed: bool) -> None:
-    """Raise InputError unless two datasets have the same features, classes and, unless mixed, compression."""
-    check_same_schema(first.manifest.schema, str(first.root), other.manifest.schema, str(other.root))
-    one, two = first.manifest.compression, other.manifest.compression
-    if one != two and not is_mixed:
-        raise InputError(
-            "merge-compressions-differ",
-            root=first.root,
-            compression=one,
-            root2=other.root,
-            compression2=two,
-        )
+def _as_split(origin: Origin, name: str) -> Origin:
+    """Return a dataset of one split, with another name of that split."""
+    splits = origin.manifest.splits
+    if len(splits) > 1:
+        raise InputError("as-splits-several", root=origin.root, splits=splits, split=name)
+    return replace(origin, manifest=replace(origin.manifest, splits={name: next(iter(splits.values()))}))
 
 
 def check_keys_differ(origins: Sequence[Origin]) -> None:
@@ -163,7 +158,9 @@ def check_keys_differ(origins: Sequence[Origin]) -> None:
     key = next(islice(chain.from_iterable(_keys(origins[one])), int(same[0] - starts[one]), None))
     in_all = "" if len(repeated) == 1 else f" ({len(repeated):,} keys in total)"
     raise InputError(
-        "keys-overlap", key=to_text(key), root=origins[one].root, root2=origins[other].root, in_all=in_all
+        f"the key {to_text(key)!r} is in {origins[one].root} and in {origins[other].root}{in_all}; remove "
+        "it from one of them with 'tfshards remove'; rows without keys are identified by their numbers: "
+        "build them together, as arrays such as x_train and x_test, or as a table with a column of splits"
     )
 
 

@@ -35,8 +35,3 @@ class ShardOptions:
     def shard_bytes(self) -> int | None:
         """Bytes of records per shard; None if their number stays as it is."""
         return parse_shard_size(self.shard_size)
-
-    @property
-    def keeps_shards(self) -> bool:
-        """Whether any existing shards satisfy these options."""
-        return self.shard_size is None and self.compression is None

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from tfshards.prep.deriving.edit import Edit, check_known_keys, commit_edit
+from tfshards.prep.deriving.stored import Origin, labels_of
 from tfshards.prep.engines.table import EngineName, find_run
 from tfshards.prep.progress.lines import Log, report_line, takes_log, to_stderr
 from tfshards.prep.sources.classes import quoted
@@ -61,7 +61,7 @@ def relabel(
     wanted = new_labels(labels)
     return commit_edit(
         dataset,
-        lambda edit: _relabeled(edit, wanted, new_classes=new_classes),
+        lambda origin: _relabeled(origin, wanted, new_classes=new_classes),
         find_run(engine, beam_args),
     )
 
@@ -110,8 +110,8 @@ def _text(value: object, column: str, number: int, path: AnyPath) -> str:
     return value
 
 
-def _relabeled(edit: Edit, wanted: Mapping[bytes, str], *, new_classes: bool) -> Edit | None:
-    origin, manifest, old = edit.origin, edit.origin.manifest, edit.labels
+def _relabeled(origin: Origin, wanted: Mapping[bytes, str], *, new_classes: bool) -> Edit | None:
+    manifest, old = origin.manifest, labels_of(origin, origin.manifest.shards)
     if old is None:
         raise InputError("relabel-no-label", root=origin.root)
     numbers_of, added = _classes(manifest, old, {*wanted.values()}, origin.root, new_classes=new_classes)
@@ -126,12 +126,16 @@ def _relabeled(edit: Edit, wanted: Mapping[bytes, str], *, new_classes: bool) ->
         report_line(f"{counted(num_same, 'example')} with the wanted label already")
     if not num_changed:
         return None
-    return replace(
-        edit,
+    report_line(f"relabeling {counted(num_changed, 'example')} of {origin.root}")
+    if added:
+        report_line(f"new classes: {quoted(added)}")
+    return Edit(
         verb="relabel",
-        what=f"relabeling {counted(num_changed, 'example')} of",
+        is_removed=np.zeros_like(is_changed),
         is_changed=is_changed,
         labels=labels,
+        rejects=origin.rejects(),
+        removed=origin.removed(),
         new_classes=added,
     )
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+
+import numpy as np
 
 from tfshards.prep.building.rejects import original_of
 from tfshards.prep.deriving.edit import Edit, check_known_keys, commit_edit
-from tfshards.prep.deriving.removed import are_removed, removed_line
+from tfshards.prep.deriving.stored import Origin, labels_of, removed_line
 from tfshards.prep.engines.table import EngineName, find_run
 from tfshards.prep.progress.lines import Log, report_line, takes_log, to_stderr
 from tfshards.prep.sources.keys import read_keys, to_bytes
@@ -56,7 +57,7 @@ def remove(
         BuildError: writing stopped before the commit; the same call resumes.
     """
     wanted = _wanted(keys)
-    return commit_edit(dataset, lambda edit: _without(edit, wanted), find_run(engine, beam_args))
+    return commit_edit(dataset, lambda origin: _without(origin, wanted), find_run(engine, beam_args))
 
 
 def _wanted(keys: str | os.PathLike[str] | Collection[str | bytes]) -> list[bytes]:
@@ -74,31 +75,32 @@ def _wanted(keys: str | os.PathLike[str] | Collection[str | bytes]) -> list[byte
     return sorted({to_bytes(key) if isinstance(key, str) else key for key in keys})
 
 
-def _without(edit: Edit, wanted: Sequence[bytes]) -> Edit | None:
-    origin, is_removed = edit.origin, edit.is_removed.copy()
+def _without(origin: Origin, wanted: Sequence[bytes]) -> Edit | None:
+    shards, rejects, before = origin.manifest.shards, origin.rejects(), origin.removed()
+    is_removed = np.zeros(origin.manifest.num_examples, np.bool_)
     removed: set[bytes] = set()
     # all examples with a key, even if there are several
-    for number, key in occurrences(origin.root, origin.manifest.shards, wanted):
+    for number, key in occurrences(origin.root, shards, wanted):
         is_removed[number] = True
         removed.add(key)
-    gone = [reject for reject in edit.rejects if _is_named(reject, {*wanted})]
+    gone = [reject for reject in rejects if _is_named(reject, {*wanted})]
     removed |= {to_bytes(reject.key) for reject in gone}
     missing = [key for key in wanted if key not in removed]
-    was_removed = are_removed(missing, edit.removed).tolist()
-    unknown = [key for key, is_one in zip(missing, was_removed, strict=True) if not is_one]
+    unknown = [key for key in missing if removed_line(key) not in before]
     check_known_keys(unknown, len(wanted), origin)
-    if num_before := sum(was_removed):
-        report_line(f"{counted(num_before, 'key')} removed before")
+    if missing:
+        report_line(f"{counted(len(missing), 'key')} removed before")
     if not removed:
         return None
     inputs = f" and {counted(len(gone), 'rejected input')}" if gone else ""
-    return replace(
-        edit,
+    report_line(f"removing {counted(int(is_removed.sum()), 'example')}{inputs} from {origin.root}")
+    return Edit(
         verb="remove",
-        what=f"removing {counted(int(is_removed.sum()), 'example')}{inputs} from",
         is_removed=is_removed,
-        rejects=[reject for reject in edit.rejects if reject not in gone],
-        removed=edit.removed | {removed_line(key) for key in removed},
+        is_changed=np.zeros_like(is_removed),
+        labels=labels_of(origin, shards),
+        rejects=[reject for reject in rejects if reject not in gone],
+        removed=before | {removed_line(key) for key in removed},
     )
 
 

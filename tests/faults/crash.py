@@ -19,17 +19,17 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
     (
         "the pointer is written before the build is complete",
         "prep/building/commit.py",
-        "    target.open()\n    target.put_all({**draft.files, **views})\n",
+        "    target.open()\n    target.put_all({**files, **views})\n",
         "    target.open()\n    put(target.dataset / MANIFEST_NAME, text, target.work)\n"
-        "    target.put_all({**draft.files, **views})\n",
+        "    target.put_all({**files, **views})\n",
         f"{_CRASHES}[build images]",
     ),
     (
         "the pointer is put before the build is complete",
         "prep/building/commit.py",
-        "    target.open()\n    target.put_all({**draft.files, **views})\n",
+        "    target.open()\n    target.put_all({**files, **views})\n",
         "    target.open()\n    put(target.dataset / MANIFEST_NAME, text, target.work)\n"
-        "    target.put_all({**draft.files, **views})\n",
+        "    target.put_all({**files, **views})\n",
         f"{_REQUESTS}[build images]",
     ),
     (
@@ -56,16 +56,16 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
     (
         "what an unfinished build with other options has written stays",
         "prep/building/commit.py",
-        "            report_line(discard_message(build, wanted.options))\n            build.remove()\n",
-        "            report_line(discard_message(build, wanted.options))\n",
+        "            if build.remove():\n",
+        "            if build.names():\n",
         f"{_OTHERS}[build other options]",
     ),
     (
         "prune removes the record of a folder before its files",
         "prep/writing/build_folder.py",
-        "        self.remove_work()\n        names = [name for name in self.names() if name not in kept]\n",
+        "        self.remove_work()\n        delete(self.root, names)\n",
         "        self.remove_work()\n        delete(self.root, [] if kept else [RECORD_NAME])\n"
-        "        names = [name for name in self.names() if name not in kept]\n",
+        "        delete(self.root, names)\n",
         f"{_CRASHES}[prune]",
     ),
     (

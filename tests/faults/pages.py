@@ -20,8 +20,8 @@ FAULTS = [
     (
         "merged datasets keep the names of their splits",
         "prep/deriving/merge.py",
-        "open_origin(root, split) for root, split in",
-        'open_origin(root, "") for root, split in',
+        "splits={name: next(",
+        'splits={"train": next(',
         f"{RUN}[maintain: How do I make one dataset of datasets that are its splits?]",
     ),
     (

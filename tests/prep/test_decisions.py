@@ -46,6 +46,14 @@ def test_another_kind_of_source_is_named(out, image_folder, quiet_build):
     assert "source ('arrays')" in str(caught.value)
 
 
+def test_an_unfinished_build_of_another_kind_is_discarded_in_one_line(out, image_folder, quiet_build, log):
+    files = image_folder({"1.png": 1, "2.png": b"no image"})
+    with raises(BuildError, "too-many-rejected"):
+        quiet_build(ImageFolder(files), out, overwrite=True)
+    quiet_build(Arrays({"x": X}), out, overwrite=True, log=log.append)
+    assert "discarding an unfinished build with another kind of source ('images')" in log
+
+
 def test_a_dataset_that_was_never_compared_is_not_up_to_date(image_folder, tmp_path, quiet_build):
     root, out = image_folder({"1.png": 1, "2.png": 1}), tmp_path / "out"
     drop, fail = Options(duplicates="drop"), Options(duplicates="fail")

@@ -22,7 +22,7 @@ from tfshards.prep import (
     restore,
     verify,
 )
-from tfshards.schemas import BuildError, InputError, Manifest, read_manifest
+from tfshards.schemas import BuildError, FormatError, InputError, Manifest, read_manifest
 
 
 def arrays(count: int = 24, *, names: tuple[str, ...] = ("cat", "dog", "owl")) -> Arrays:
@@ -117,6 +117,34 @@ def test_a_build_does_not_undo_a_restore(tmp_path, quiet_build):
     assert quiet_build(photos, out, shards=2, overwrite=True) == second
 
 
+def test_a_refused_build_names_what_it_has_written(tmp_path, quiet_build, log):
+    out, photos = tmp_path / "out", bitmaps(tmp_path / "photos", 0, broken=-1)
+    first = quiet_build(photos, out)
+    bitmaps(tmp_path / "photos", 5, broken=-1)
+    for path in (tmp_path / "photos").iterdir():
+        os.utime(path, (1, 1))
+    with pytest.raises(InputError, match=rf"{out}/{first.folder}-2: .*overwrite=True.*tfshards prune {out}"):
+        quiet_build(photos, out)
+    # which resumes
+    quiet_build(photos, out, overwrite=True, log=log.append)
+    assert "resuming the build: 1 of 1 shard finished" in log
+
+
+def removed(out: Path) -> Manifest:
+    return remove(out, ["3"], log=quiet)
+
+
+@pytest.mark.parametrize("use", [read_manifest, verify, removed, built, prune])
+def test_a_damaged_pointer_leads_to_restore(use, tmp_path):
+    out = tmp_path / "data"
+    manifest = built(out)
+    text = (out / "dataset.json").read_text()
+    (out / "dataset.json").write_text(text.replace('"totals"', '"total"'))
+    with pytest.raises(FormatError, match=f"'tfshards restore {out}' with a folder"):
+        use(out)
+    assert restore(out, manifest.folder, log=quiet) == manifest
+
+
 def test_generations_without_a_pointer_are_not_replaced_by_a_build(tmp_path):
     out = tmp_path / "data"
     built(out)
@@ -146,4 +174,12 @@ def test_files_of_the_user_in_the_folder_for_work_stay(tmp_path):
     built(out, shards=3, overwrite=True)
     assert [one.folder for one in generations(out)][1:] == [first.folder]
     prune(out)
+    assert own.read_bytes() == b"mine"
+    # prune has left nothing else, and a later build of this plan uses the folder
+    assert prune(out) == []
+    assert [one.path for one in prune(out, dry_run=True)] == []
+    log: list[str] = []
+    assert built(out, overwrite=True, log=log.append) == first
+    assert not [line for line in log if "discarding" in line]
+    assert verify(out, deep=True)
     assert own.read_bytes() == b"mine"

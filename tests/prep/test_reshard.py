@@ -77,6 +77,14 @@ def test_an_output_without_space_is_refused_before_anything_is_written(old, tmp_
         reshard(tmp_path / "gzip", tmp_path / "again", shards=2, log=quiet)
 
 
+def test_a_damaged_dataset_is_not_up_to_date(old):
+    reshard(old, old, shards=4, overwrite=True, log=quiet)
+    assert reshard(old, old, shards=4, overwrite=True, log=quiet) == read_manifest(old)
+    path = derived.flip(first_shard(old), -1)
+    with pytest.raises(InputError, match=path.name):
+        reshard(old, old, shards=4, overwrite=True, log=quiet)
+
+
 def test_a_dataset_that_is_resharded_in_place_keeps_its_name(old):
     moved = old.rename(old.parent / "moved")
     # by another name of the same folder

@@ -199,10 +199,9 @@ def test_another_dataset_is_replaced_only_on_demand(photos, tmp_path):
     # of the same size
     changed = [(key, {**features, "label": "cat"}) for key, features in photos[1:2]]
     others = [photos[0], *changed, *photos[2:]]
-    for elements, how in ((photos[1:], "1 missing, such as 'cat/00.png'"), (others, "other inputs")):
-        with raises(InputError, "dataset-differs") as error:
+    for elements in (photos[1:], others):
+        with pytest.raises(InputError, match="other inputs"):
             in_steps(elements, prep.WriteShards(out, shards=4))
-        assert how in str(error.value)
     assert read_manifest(out).build_id == first
     second = in_steps(others, prep.WriteShards(out, shards=4, overwrite=True))
     assert second != first

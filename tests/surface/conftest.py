@@ -44,6 +44,9 @@ def made(tmp_path_factory) -> Path:
     position = loader.batches(root / "data", batch_size=2).position
     write(root / "position.json", json.dumps(position.to_json()))
     shutil.copytree(root / "data", root / "more")
+    for number in range(20, 24):
+        write(root / "added" / ("cat", "dog")[number % 2] / f"{number}.png", picture(number))
+    prep.build(prep.ImageFolder(root / "added"), root / "new-ones", shards=1, **QUIET)
     shutil.copytree(root / "data", root / "torn")
     for shard in (root / "torn").glob("*/*.tfrecord-*"):
         shard.write_bytes(shard.read_bytes()[:20] + b"?" + shard.read_bytes()[21:])

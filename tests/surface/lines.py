@@ -225,7 +225,7 @@ LINES = [
     ),
     line(
         "merge",
-        "a=data b=more new",
+        "a=data b=new-ones new",
         {**SHARDS, **ENGINE, "--overwrite": SWITCH, "--as-splits": SWITCH},
         options="--as-splits",
         inputs=(),

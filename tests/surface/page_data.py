@@ -317,7 +317,7 @@ def two_datasets():
 
 def datasets_of_splits():
     for split in ("train", "test"):
-        files(*(f"{split}/{number % 2}/{number}.png" for number in range(3)))
+        files(*(f"{split}/{number % 2}/{split}-{number}.png" for number in range(3)))
         run(f"build images {split} data/{split}")
 
 

@@ -430,8 +430,6 @@ class Verbs(RuleBasedStateMachine):
         """Merge the dataset with another one, whose keys differ."""
         model, compression = self.model, self.manifest["compression"]
         start = 0 if self.of.keys_follow_rows else 1600 * (1 + self.num_names)
-        if self.of.keys_follow_rows and len(model.splits) > 1:
-            return
         rows = [Row(number, model.classes[number % 2]) for number in range(start, start + count)]
         source, options = self.of.source(rows, [*model.classes]), self.of.options(compression)
         others = self.call(
@@ -445,12 +443,9 @@ class Verbs(RuleBasedStateMachine):
             # the same keys, as numbers of rows are
             with pytest.raises(InputError):
                 prep.merge(sources(self.first), self.first.path(new), engine="local", log=quiet)
-            by_name = {"a": model.splits["train"], "b": other["train"]}
-            splits = {
-                name: {f"{name}/{key}": value for key, value in split.items()}
-                for name, split in by_name.items()
-            }
-            sources = lambda place: dict(zip("ab", (place.path(old), place.path("other")), strict=True))  # noqa: E731
+            for place in self.all_places:
+                place.remove("other")
+            return
         if shards:
             shards = min(shards, *map(len, splits.values()))
         sizes = {
@@ -466,20 +461,16 @@ class Verbs(RuleBasedStateMachine):
         def fits(_, now, name):
             if shards:
                 return len(now) == shards and is_balanced(now)
-            if self.of.keys_follow_rows:
-                return is_balanced(now)
-            return now == [*model.sizes[name], *sizes.get(name, [])]
+            return len(now) == len(model.sizes[name]) + len(sizes.get(name, [])) and is_balanced(now)
 
-        removed = {f"a/{key}" for key in model.removed} if self.of.keys_follow_rows else model.removed
         self.committed(
             replace(
                 model,
                 splits=splits,
                 rejected=model.rejected | self.of.rejected(rows),
-                removed=frozenset(removed),
                 made="derive",
                 build=None,
-                has_one_source=not (self.of.ratios or self.of.keys_follow_rows),
+                has_one_source=not self.of.ratios,
             ),
             fits,
         )
