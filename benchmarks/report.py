@@ -49,7 +49,7 @@ def main() -> None:
     ]
     head = ["written", "wall, s", "CPU, s", "peak RSS, MB", "page, MB", "load"]
     print(f"\n{measure.table(head, rows)}\n", *goals, sep="\n")
-    print(f"\n{measure.machine(['tfshards', 'numpy', 'pillow', 'jinja2', 'vl-convert-python'])}")
+    print(f"\n{measure.machine(['tfshards', 'numpy', 'pillow', 'jinja2'])}")
 
 
 def build(dataset: Path, count: int) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tfshards.prep.adoption.adopt import adopt
-    from tfshards.prep.auditing.audit import audit
+    from tfshards.prep.auditing.audit import Audit, audit
     from tfshards.prep.building.build import build, plan
     from tfshards.prep.building.generations import Generation, Pruned, generations, prune, restore
     from tfshards.prep.building.write_shards import WriteShards, WriteShardsResult
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from tfshards.prep.imaging.options import ImageOptions
     from tfshards.prep.planning.options import Options, ShardCounts
     from tfshards.prep.progress.threads import limited_jobs
-    from tfshards.prep.reporting.options import ReportOptions
-    from tfshards.prep.reporting.report import report
+    from tfshards.prep.reporting.report import Report, report
     from tfshards.prep.sources.arrays import Arrays
     from tfshards.prep.sources.coco import Coco
     from tfshards.prep.sources.examples import Examples
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Arrays",
+    "Audit",
     "Coco",
     "Diff",
     "Examples",
@@ -53,7 +53,7 @@ __all__ = [
     "Pruned",
     "ReadShards",
     "RecordProblem",
-    "ReportOptions",
+    "Report",
     "ShardCounts",
     "ShardOptions",
     "Table",
@@ -119,7 +119,7 @@ def __dir__() -> list[str]:
 # the public names of each module
 _NAMES = {
     "prep.adoption.adopt": "adopt",
-    "prep.auditing.audit": "audit",
+    "prep.auditing.audit": "Audit audit",
     "prep.building.build": "build plan",
     "prep.building.generations": "Generation Pruned generations prune restore",
     "prep.building.write_shards": "WriteShards WriteShardsResult",
@@ -129,8 +129,7 @@ _NAMES = {
     "prep.imaging.options": "ImageOptions",
     "prep.planning.options": "Options ShardCounts",
     "prep.progress.threads": "limited_jobs",
-    "prep.reporting.options": "ReportOptions",
-    "prep.reporting.report": "report",
+    "prep.reporting.report": "Report report",
     "prep.deriving.append": "append",
     "prep.deriving.options": "ShardOptions",
     "prep.deriving.merge": "merge",

@@ -6,7 +6,6 @@ import argparse
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfshards.prep.cli.arguments import add_options, values_of
 from tfshards.prep.cli.verb import Result, Verb, add_dataset
 from tfshards.prep.progress.lines import report_line
 from tfshards.prep.records.dataset_files import check_new_file
@@ -119,26 +118,23 @@ SHOW = Verb("show", "print examples by key or by number", _add_show_arguments, _
 
 
 def _add_report_arguments(parser: argparse.ArgumentParser) -> None:
-    from tfshards.prep.reporting.options import ReportOptions
-
     add_dataset(parser)
     add = parser.add_argument
     add("--output", metavar="FILE", help="file of the page (default: NAME-report.html)")
+    add("--seed", type=int, default=0, help="random seed for the examples that are shown (default: 0)")
+    add("--source", metavar="FOLDER", help="folder of the inputs, for thumbnails of rejected ones")
     add(
         "--audit",
         action=argparse.BooleanOptionalAction,
         help="read all records, to find leaks and duplicates (default: of at most 20,000 examples)",
     )
-    add_options(parser, ReportOptions)
 
 
 def _run_report(args: argparse.Namespace) -> Result:
-    from tfshards.prep.reporting.options import ReportOptions
     from tfshards.prep.reporting.report import report
 
-    options = ReportOptions(**values_of(args, ReportOptions), audit=args.audit)
-    page = str(report(args.dataset, args.output, options=options))
-    return Result(lambda: page, lambda: {"page": page})
+    options = {name: getattr(args, name) for name in ("seed", "source", "audit")}
+    return Result.of(report(args.dataset, args.output, **options))
 
 
 REPORT = Verb("report", "write a page of HTML that shows a dataset", _add_report_arguments, _run_report)

@@ -244,9 +244,8 @@ class _Examples:
         labels = labels_of(self.origin, self.shards) if self.has_classes else None
         if labels is None:
             return np.full(self.num_examples, "", object)
-        names = self.origin.manifest.schema.class_names
         numbers, inverse = np.unique(labels, return_inverse=True)
-        known = [names[label] if 0 <= label < len(names) else str(label) for label in numbers.tolist()]
+        known = [self.origin.manifest.schema.class_name(label) for label in numbers.tolist()]
         return np.array(known, object)[inverse.reshape(-1)]
 
     def hashes(self, other: _Examples) -> npt.NDArray[np.bytes_]:

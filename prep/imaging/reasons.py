@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from enum import Enum
 from typing import NamedTuple
 
@@ -105,11 +104,3 @@ LOSSES = (
         "no option applies it: convert images that are not sRGB before the build",
     ),
 )
-
-
-def remedies() -> dict[str, str]:
-    """Return the remedy of each lossy conversion, with the flags of the command line."""
-    return {loss.conversion: _PARAMETER.sub(r"--\1 \3", loss.remedy) for loss in LOSSES}
-
-
-_PARAMETER = re.compile(r"\b([a-z]+)=('?)(\w+)\2")

@@ -21,6 +21,7 @@ from tfshards.schemas import Feature, FormatError, InputError, Manifest, Schema,
 from tfshards.schemas.companions import read_index
 from tfshards.schemas.errors import size
 from tfshards.schemas.example import Decoded
+from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.schema import UNCOMMON_DTYPES
 from tfshards.schemas.split import rows_by_shard
@@ -73,7 +74,7 @@ def find(root: str | os.PathLike[str], what: str) -> Found:
     number, size = int(position[2]), manifest.splits[split].num_examples
     if number >= size:
         raise InputError("number-unknown", root=root, split=split, size=size, what=what)
-    return next(_read(folder, manifest, split, number, number + 1))
+    return next(examples_at(folder, manifest, split, np.array([number])))
 
 
 def examples(root: str | os.PathLike[str], split: str | None, count: int) -> Iterator[Found]:
@@ -84,7 +85,7 @@ def examples(root: str | os.PathLike[str], split: str | None, count: int) -> Ite
         raise InputError("split-not-shown", root=root, split=split, names=names)
     for name in manifest.splits if split is None else [split]:
         size = min(count, manifest.splits[name].num_examples)
-        yield from _read(folder, manifest, name, 0, size)
+        yield from examples_at(folder, manifest, name, np.arange(size))
         count -= size
 
 
@@ -103,7 +104,7 @@ def _find_key(root: AnyPath, manifest: Manifest, key: str) -> Found:
     for name, split in manifest.splits.items() if manifest.schema.key else ():
         number = int(keys.find(root, split.shards, [wanted])[0])
         if number >= 0:
-            return next(_read(root, manifest, name, number, number + 1))
+            return next(examples_at(root, manifest, name, np.array([number])))
     raise InputError("key-unknown", root=root, key=key, position=f"{next(iter(manifest.splits))}:0")
 
 
@@ -115,9 +116,8 @@ def _has_row_numbers(root: AnyPath, manifest: Manifest) -> bool:
     return keys.keys_at(root, held[:1], np.array([0]))[0].isdigit()
 
 
-def _read(root: AnyPath, manifest: Manifest, split: str, start: int, stop: int) -> Iterator[Found]:
+def examples_at(root: AnyPath, manifest: Manifest, split: str, numbers: IntArray) -> Iterator[Found]:
     """Yield some examples of a split by their numbers, without reading other records."""
-    numbers = np.arange(start, stop)
     for _, shard, rows, records in rows_by_shard(manifest.splits[split].shards, numbers):
         index, problems = read_index(root, shard)
         if index is None:
@@ -166,9 +166,8 @@ def _elements(feature: Feature, values: Decoded) -> list[Any]:
 
 def _classes(feature: Feature, schema: Schema, values: Decoded) -> list[Json]:
     """Return the class name of each label; nothing if the feature has none."""
-    names = schema.class_names if feature.is_label else ()
-    labels = map(int, values) if names else ()
-    return ["no class" if label < 0 else escaped(names[label]) for label in labels]
+    labels = map(int, values) if feature.is_label and schema.class_names else ()
+    return [escaped(schema.class_name(label)) for label in labels]
 
 
 def _image_text(values: Decoded) -> str:

@@ -201,7 +201,6 @@ LINES = [
             "--no-audit": SWITCH,
             "--seed": Flag(("x",)),
             "--source": Flag((GONE,), 1, GONE),
-            "--boxes": choice("xyxy"),
         },
         ("page",),
         options="--output page.html --no-audit",

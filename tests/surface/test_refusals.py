@@ -56,7 +56,7 @@ REFUSALS = [
     (["info", "data", "--\x1b[31m"], 2, "usage", r"--\x1b[31m"),
     ("verify data --deep --repair", 2, "repair-with-check", ["--repair", "--deep"]),
     ("verify photos", 1, "dataset-missing", "photos"),
-    ("audit data --keys-of leak", 2, "keys-of-useless", ["--keys-of", "--keys"]),
+    ("audit data --keys-of leak", 2, "", ["--keys-of", "--keys"]),
     ("audit data --keys other/mine", 1, "output-of-another-kind", "other/mine"),
     ("report data --output other/mine", 1, "output-of-another-kind", "other/mine"),
     ("report data --output nowhere/x.html", 1, "output-file-invalid", "nowhere/x.html"),
