@@ -32,9 +32,9 @@ from tfshards.prep.planning.plan import label_counts
 from tfshards.prep.progress.lines import report_line
 from tfshards.prep.records.dataset_files import check_new_file
 from tfshards.prep.sources.keys import holds_written_keys, write_keys
-from tfshards.schemas import InputError, OptionsError, Schema, read_manifest
+from tfshards.schemas import InputError, Manifest, OptionsError, Schema, read_manifest
 from tfshards.schemas.errors import counted
-from tfshards.schemas.json_reader import Json
+from tfshards.schemas.json_reader import Json, as_json
 from tfshards.schemas.storage import any_path
 from tfshards.schemas.summary import class_lines, escaped
 
@@ -49,19 +49,17 @@ class Audit:
     """The result of an audit; false if it has findings of a kind in ``fail_on``.
 
     Attributes:
-        num_examples: number of examples by split, largest split first.
+        manifest: the manifest of the dataset.
         label_counts: number of examples by split and class, for all classes; empty without labels.
         findings: leaks first.
         notes: parts of the dataset that were not examined, and why.
-        has_keys: whether the examples have keys.
         fail_on: kinds of findings that are failures.
     """
 
-    num_examples: Mapping[str, int]
+    manifest: Manifest
     label_counts: Mapping[str, Mapping[str, int]]
     findings: tuple[Finding, ...]
     notes: tuple[str, ...]
-    has_keys: bool = True
     fail_on: tuple[Kind, ...] = ()
 
     def __bool__(self) -> bool:
@@ -81,7 +79,7 @@ class Audit:
         Raises:
             InputError: the examples have no keys.
         """
-        if not self.has_keys:
+        if self.manifest.schema.key is None:
             raise InputError("the examples have no keys, so none can be listed; build a dataset with keys")
         contested = self._contested()
         chosen = {one.key for one in contested} if "conflict" in kinds else set()
@@ -103,16 +101,13 @@ class Audit:
     def __repr__(self) -> str:
         """Return the findings with their first cases, the notes, and the number of examples by class."""
         lines = [] if self.findings else ["no findings"]
-        for kind, message, cases in self.findings:
-            lines.append(f"{kind}: {escaped(message)}")
-            for case in cases[:_SHOWN]:
-                named = " = ".join(
-                    f"{one.key} ({one.split}{'' if one.label is None else f', {one.label}'})"
-                    for one in case.examples
-                )
+        for finding in self.findings:
+            lines.append(f"{finding.kind}: {escaped(finding.message)}")
+            for case in finding.cases[:_SHOWN]:
+                named = " = ".join(f"{one.key} ({one.place})" for one in case.examples)
                 lines.append(escaped(f"    {named}{': ' if named else ''}{case.detail}"))
-            if len(cases) > _SHOWN:
-                lines.append(f"    and {len(cases) - _SHOWN:,} more")
+            if len(finding.cases) > _SHOWN:
+                lines.append(f"    and {len(finding.cases) - _SHOWN:,} more")
         lines += [f"note: {escaped(note)}" for note in self.notes]
         # a split without any label has examples without classes, rather than none of each
         counts = {split: own if any(own.values()) else {} for split, own in self.label_counts.items()}
@@ -120,27 +115,9 @@ class Audit:
 
     def to_json(self) -> dict[str, Json]:
         """Return all findings, with every case."""
-        return {
-            "num_examples": dict(self.num_examples),
-            "label_counts": {split: dict(counts) for split, counts in self.label_counts.items()},
-            "findings": [
-                {
-                    "kind": kind,
-                    "message": message,
-                    "count": len(cases),
-                    "instances": [
-                        {
-                            "detail": detail,
-                            "example": example and example._asdict(),
-                            "like": like and like._asdict(),
-                        }
-                        for detail, example, like in cases
-                    ],
-                }
-                for kind, message, cases in self.findings
-            ],
-            "notes": list(self.notes),
-        }
+        sizes: dict[str, Json] = {name: split.num_examples for name, split in self.manifest.splits.items()}
+        found = {name: as_json(getattr(self, name)) for name in ("label_counts", "findings", "notes")}
+        return {"num_examples": sizes, **found}
 
 
 def audit(
@@ -181,7 +158,7 @@ def audit(
     if path is not None:
         check_new_file(path, "a list of keys", holds_written_keys)
     manifest = read_manifest(dataset)
-    schema, splits = manifest.schema, by_size(manifest)
+    schema = manifest.schema
     is_hashed = bool(image_features(schema)) and distance is not None
     examples = survey(any_path(dataset), manifest, is_hashed=is_hashed)
     findings, notes = list[Finding](), [*_notes(examples, schema, distance)]
@@ -192,12 +169,14 @@ def audit(
         if not repeats.is_complete:
             notes.append("too many images are similar: the search ended early, some pairs may be missing")
     labeled = examples[examples["label"] != NO_LABEL]
-    labels = [labeled["label"][labeled["split"] == split] for split in range(len(splits))]
-    of_splits = [label_counts(own if schema.label else None, schema) for own in labels]
-    counts = class_counts(dict(zip(splits, of_splits, strict=True)), schema)
+    labels = {
+        name: labeled["label"][labeled["split"] == split] for split, name in enumerate(by_size(manifest))
+    }
+    counts = class_counts(
+        {name: label_counts(own if schema.label else None, schema) for name, own in labels.items()}, schema
+    )
     findings += [*class_findings(counts), *size_findings(examples, manifest)]
-    sizes = {name: manifest.splits[name].num_examples for name in splits}
-    made = Audit(sizes, counts, tuple(findings), tuple(notes), schema.key is not None, tuple(fail_on))
+    made = Audit(manifest, counts, tuple(findings), tuple(notes), tuple(fail_on))
     if path is not None:
         listed = made.keys(keys_of or _REMOVED)
         write_keys(path, listed)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -27,7 +28,8 @@ _MAX_ASPECT = 5
 _MAX_RATIO = 16
 
 
-class FoundExample(NamedTuple):
+@dataclass(frozen=True)
+class FoundExample:
     """An example by its key, or its shard and record number, and by its number in the split."""
 
     split: str
@@ -35,8 +37,14 @@ class FoundExample(NamedTuple):
     label: str | None
     number: int
 
+    @property
+    def place(self) -> str:
+        """Its split, and its class if it has one."""
+        return self.split if self.label is None else f"{self.split}, {self.label}"
 
-class Case(NamedTuple):
+
+@dataclass(frozen=True)
+class Case:
     """One case of a finding: an example, and the one that it resembles; or a class, with neither.
 
     The detail is such as ``12 of 256 bits differ`` or ``20 x 900 pixels``, or name and count of a class.
@@ -52,7 +60,8 @@ class Case(NamedTuple):
         return [one for one in (self.example, self.like) if one]
 
 
-class Finding(NamedTuple):
+@dataclass(frozen=True)
+class Finding:
     """A possible problem of a dataset, described in one line, with every case, the most certain first.
 
     It is a ``leak`` across splits, ``duplicate`` inside one, ``conflict`` of labels, ``class`` or ``size``.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TypeAlias, cast
 
 import numpy as np
@@ -11,13 +10,9 @@ import numpy.typing as npt
 from tfshards.prep.auditing.similar import HASHED_SIDE, perceptual_hash
 from tfshards.prep.imaging.pixels import stored_picture
 from tfshards.prep.imaging.stored import glance, glance_at
-from tfshards.prep.progress.lines import Meter
-from tfshards.prep.progress.threads import Tick, in_threads
-from tfshards.prep.records.frames import RecordError, read_records
-from tfshards.prep.records.values import compared_features, content_digest, key_text, parse_record
-from tfshards.schemas import Feature, InputError, Manifest, Schema, Shard
-from tfshards.schemas.errors import counted
-from tfshards.schemas.index import FRAME_OVERHEAD
+from tfshards.prep.records.values import compared_features, content_digest
+from tfshards.prep.verification.show import Found, look_at
+from tfshards.schemas import Feature, Manifest, Schema
 from tfshards.schemas.pixels import pixel_images
 from tfshards.schemas.storage import AnyPath
 
@@ -59,62 +54,40 @@ def by_size(manifest: Manifest) -> list[str]:
 
 
 def survey(root: AnyPath, manifest: Manifest, *, is_hashed: bool) -> Examples:
-    """Read all records, one shard per thread; decode the images and hash them if ``is_hashed``.
+    """Read all records; decode the images and hash them if ``is_hashed``.
 
     Returns:
         All examples: those of the largest split first, in a split those with the largest images.
 
     Raises:
+        FormatError: an index is missing or damaged.
         RecordError: a record is damaged, or does not match the schema.
-        InputError: a shard holds more or fewer records than the manifest lists.
     """
-    splits = enumerate(by_size(manifest))
-    shards = [(split, shard) for split, name in splits for shard in manifest.splits[name].shards]
-
-    def read(item: tuple[int, Shard], tick: Tick) -> Examples:
-        return np.array([*_read(root, item[1], manifest, item[0], is_hashed, tick)], EXAMPLE)
-
-    with Meter("audit", sum(shard.record_bytes for _, shard in shards)) as meter:
-        examples = np.concatenate(in_threads(read, shards, meter.add))
-    split = examples["split"]
-    examples["number"] = np.arange(len(examples)) - np.searchsorted(split, split)
-    return examples[np.lexsort((-examples["num_bytes"], -examples["size"].prod(axis=1), split))]
-
-
-def _read(
-    root: AnyPath, shard: Shard, manifest: Manifest, split: int, is_hashed: bool, tick: Tick
-) -> Iterator[tuple[object, ...]]:
-    """Yield a row for each example of a shard; its number in the split is not known yet."""
-    path, schema, count = root / shard.path, manifest.schema, 0
-    label, compared = schema.label, compared_of(schema)
-    image = next(iter(image_features(schema)), None)
+    splits, schema = by_size(manifest), manifest.schema
+    compared, image = compared_of(schema), next(iter(image_features(schema)), None)
     digest = content_digest(Schema(tuple(compared))) if compared else lambda _: "00" * 16
-    for record, (offset, data) in enumerate(read_records(path, manifest.compression)):
-        values, fault = parse_record(data, manifest)
-        if fault:
-            raise RecordError(path, record, offset, fault)
-        number = int(values[label.name][0]) if label else NO_LABEL
+
+    def row(found: Found) -> tuple[object, ...]:
+        label = int(found.values[schema.label.name][0]) if schema.label else NO_LABEL
         # among named classes -1 means no class
-        number = NO_LABEL if number < 0 and schema.class_names else number
-        content = [values[one.name][0] if one.is_single else values[one.name] for one in compared]
-        size, num_bytes, hashed, fault = (0, 0), 0, None, ""
+        label = NO_LABEL if label < 0 and schema.class_names else label
+        content = [found.values[one.name][0] if one.is_single else found.values[one.name] for one in compared]
+        num_bytes, size, hashed, fault = 0, (0, 0), None, ""
         if image is not None:
-            encoded = cast("bytes", content[0])
-            num_bytes = len(encoded)
+            num_bytes = len(cast("bytes", content[0]))
             try:
-                size, hashed = _looked_at(encoded, image, HASHED_SIDE if is_hashed else 0)
+                size, hashed = _looked_at(cast("bytes", content[0]), image, HASHED_SIDE if is_hashed else 0)
             except ValueError as error:
                 fault = str(error)
-        key, same = key_text(values, f"record {record} of {shard.path}"), bytes.fromhex(digest(content))
-        bits = (0, 0, 0, 0) if hashed is None else tuple(hashed.tolist())
-        yield split, 0, key, number, same, size, num_bytes, bits, hashed is not None, fault
-        count = record + 1
-        tick(len(data) + FRAME_OVERHEAD)
-    if count != shard.num_examples:
-        raise InputError(
-            f"{path} holds {counted(count, 'record')}, but the manifest lists {shard.num_examples:,}; "
-            "'tfshards verify' reports every problem"
-        )
+        same, bits = bytes.fromhex(digest(content)), (0,) * 4 if hashed is None else tuple(hashed.tolist())
+        place = splits.index(found.split), found.number, found.key
+        return *place, label, same, size, num_bytes, bits, hashed is not None, fault
+
+    everything = {name: np.arange(manifest.splits[name].num_examples) for name in splits}
+    parts = look_at(root, manifest, everything, lambda some: np.array([*map(row, some)], EXAMPLE), "audit")
+    examples: Examples = np.concatenate([np.zeros(0, EXAMPLE), *parts])
+    sizes = -examples["size"].prod(axis=1)
+    return examples[np.lexsort((-examples["num_bytes"], sizes, examples["split"]))]
 
 
 def _looked_at(

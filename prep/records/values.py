@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from tfshards.prep.records.example import Values, example_encoder
@@ -53,12 +53,6 @@ def selected(schema: Schema, select: Sequence[str] | None) -> tuple[Feature, ...
         found = f"select={unknown[0]!r} is not a feature" if unknown else "select=() selects nothing"
         raise OptionsError("select-unknown", found=found, names=", ".join(map(repr, schema.names)))
     return tuple(feature for feature in schema.features if feature.name in select)
-
-
-def key_text(values: Mapping[str, Decoded], default: str) -> str:
-    """Return the key of an example as text, independently of the locale; ``default`` if it has none."""
-    key = next(iter(values.get("key", ())), default)
-    return key.decode("utf-8", "surrogateescape") if isinstance(key, bytes) else str(key)
 
 
 # The allowed integers of a list by dtype; for int64 all that the list can hold.

@@ -8,11 +8,8 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 
 from tfshards.prep.deriving.stored import Origin, labels_of
-from tfshards.prep.progress.lines import Meter
-from tfshards.prep.progress.threads import Tick, in_threads
-from tfshards.prep.verification.show import Found, examples_at
+from tfshards.prep.verification.show import Found, look_at
 from tfshards.schemas.index import IntArray
-from tfshards.schemas.split import rows_by_shard
 
 T = TypeVar("T")
 # The split of an example, and its number in it.
@@ -61,21 +58,13 @@ class Choice:
 
 
 def read(origin: Origin, chosen: Collection[At], look: Callable[[Found], T]) -> dict[At, T]:
-    """Return what ``look`` returns for chosen examples; one shard per thread."""
-    root, manifest = origin.root, origin.manifest
-    items: list[tuple[str, IntArray, int]] = []
-    for name, split in manifest.splits.items():
-        numbers = np.array(sorted(number for of, number in chosen if of == name), np.int64)
-        for _, shard, rows, _ in rows_by_shard(split.shards, numbers):
-            items.append((name, numbers[rows], shard.record_bytes // max(1, shard.num_examples)))
-
-    def work(item: tuple[str, IntArray, int], tick: Tick) -> list[tuple[At, T]]:
-        name, numbers, mean_bytes = item
-        found = []
-        for one in examples_at(root, manifest, name, numbers):
-            found.append(((name, one.number), look(one)))
-            tick(mean_bytes)
-        return found
-
-    with Meter("report", sum(len(numbers) * mean_bytes for _, numbers, mean_bytes in items)) as meter:
-        return dict(pair for part in in_threads(work, items, meter.add) for pair in part)
+    """Return what ``look`` returns for chosen examples."""
+    numbers = {name: [number for of, number in chosen if of == name] for name in origin.manifest.splits}
+    parts = look_at(
+        origin.root,
+        origin.manifest,
+        {name: np.array(sorted(own), np.int64) for name, own in numbers.items()},
+        lambda some: [((one.split, one.number), look(one)) for one in some],
+        "report",
+    )
+    return dict(pair for part in parts for pair in part)

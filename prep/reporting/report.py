@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -28,7 +28,6 @@ from tfshards.prep.imaging.reasons import LOSSES
 from tfshards.prep.imaging.stored import stored_header
 from tfshards.prep.progress.lines import report_warning
 from tfshards.prep.records.dataset_files import check_new_file
-from tfshards.prep.records.values import key_text
 from tfshards.prep.reporting.chosen import Choice, read
 from tfshards.prep.reporting.pictures import Marks, Thumbnail, as_thumbnail, drawn, image_of, scaled
 from tfshards.prep.sources.keys import to_bytes
@@ -143,7 +142,6 @@ def report(
         cards = read(origin, sides, card)
         with_marks = choice.some(_SHOWN_MARKED) if marks else []
         marked = read(origin, with_marks, partial(_marked_card, cast("Marks", marks)))
-    rejected, fault = _rejected(root, manifest, inputs)
     page = {
         "manifest": manifest,
         "format": FORMAT_VERSION,
@@ -155,8 +153,7 @@ def report(
         "counts": counts,
         "remedies": {loss.conversion: loss.remedy for loss in LOSSES},
         "facts": _facts([cards[at] for at in sample]),
-        "rejected": rejected,
-        "rejected_fault": fault,
+        "rejected": _rejected(root, manifest, inputs),
         "has_source": inputs is not None,
         "audit": made,
         "cards": cards,
@@ -200,7 +197,7 @@ def _card(
         fault = str(error)
     shown = found.schema.features if has_text else ()
     return _Card(
-        key_text(values, f"record {found.record} of {found.shard}"),
+        found.key,
         split=found.split,
         place=f"{found.split}:{found.number}",
         picture=picture,
@@ -240,7 +237,7 @@ def _audited(
         )
     else:
         return audit_of(str(root))
-    return Audit({}, counts, tuple(class_findings(counts)), (note,))
+    return Audit(manifest, counts, tuple(class_findings(counts)), (note,))
 
 
 def _facts(cards: Sequence[_Card]) -> dict[str, object] | None:
@@ -289,33 +286,23 @@ def _real_folder(source: str | os.PathLike[str]) -> bytes:
     return os.path.realpath(os.fsencode(source))
 
 
-def _rejected(
-    root: AnyPath, manifest: Manifest, source: bytes | None
-) -> tuple[list[tuple[str, int, list[_Card]]], str]:
-    """Return the rejected inputs by reason, the most common first, and why they cannot be listed, if so.
+def _rejected(root: AnyPath, manifest: Manifest, source: bytes | None) -> list[tuple[str, int, list[_Card]]]:
+    """Return the rejected inputs by reason, the most common first: how many, and some of them.
 
     A folder without any of them is probably a mistake, which is reported.
     """
-    if not manifest.totals.rejected:
-        return [], ""
-    try:
-        rejects = read_rejects(root, manifest)
-    except InputError as error:
-        return [], str(error)
-    if source is not None and not any(
-        os.path.lexists(os.path.join(source, to_bytes(reject.key))) for reject in rejects
-    ):
+    rejects = sorted(read_rejects(root, manifest))
+    paths = (os.path.join(source or b"", to_bytes(reject.key)) for reject in rejects)
+    if source is not None and rejects and not any(map(os.path.lexists, paths)):
         report_warning(
             f"source={os.fsdecode(source)!r} holds none of the rejected inputs; give the folder that the "
             "dataset was built from"
         )
-    by_reason: dict[str, list[Reject]] = defaultdict(list)
-    for reject in sorted(rejects):
-        by_reason[reject.reason].append(reject)
-    return [
-        (reason, len(own), [_input(reject, source) for reject in own[:_SHOWN_CASES]])
-        for reason, own in sorted(by_reason.items(), key=lambda item: (-len(item[1]), item[0]))
-    ], ""
+    found = []
+    for reason, count in Counter(reject.reason for reject in rejects).most_common():
+        some = [reject for reject in rejects if reject.reason == reason][:_SHOWN_CASES]
+        found.append((reason, count, [_input(reject, source) for reject in some]))
+    return found
 
 
 def _input(reject: Reject, source: bytes | None) -> _Card:

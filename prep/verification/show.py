@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from tfshards.prep.building.rejects import read_rejects
 from tfshards.prep.imaging.formats import HEAD_BYTES, format_of
+from tfshards.prep.progress.lines import Meter
+from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.prep.records.frames import RecordError, read_some
 from tfshards.prep.records.values import parse_record
-from tfshards.prep.sources.keys import to_bytes
+from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.prep.writing.build_folder import Reject
 from tfshards.schemas import Feature, FormatError, InputError, Manifest, Schema, keys, read_manifest
 from tfshards.schemas.companions import read_index
@@ -28,6 +30,7 @@ from tfshards.schemas.split import rows_by_shard
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.summary import escaped
 
+T = TypeVar("T")
 _SHOWN_ELEMENTS = 8
 _SHOWN_BYTES = 200
 _POSITION = re.compile(r"(?:(.+):)?([0-9]{1,18})")
@@ -43,6 +46,12 @@ class Found:
     shard: str
     record: int
     values: dict[str, Decoded]
+
+    @property
+    def key(self) -> str:
+        """Its key as text, independently of the locale; its record and shard if it has none."""
+        key = next(iter(self.values.get("key", ())), f"record {self.record} of {self.shard}")
+        return to_text(key) if isinstance(key, bytes) else str(key)
 
     def to_json(self) -> dict[str, Json]:
         """Return the example as JSON values: of an image what it is, of a class also its name."""
@@ -130,6 +139,40 @@ def examples_at(root: AnyPath, manifest: Manifest, split: str, numbers: IntArray
             if fault:
                 raise RecordError(path, frame.number, frame.offset, fault)
             yield Found(manifest.schema, split, number, shard.path, frame.number, values)
+
+
+def look_at(
+    root: AnyPath,
+    manifest: Manifest,
+    chosen: Mapping[str, IntArray],
+    look: Callable[[Iterator[Found]], T],
+    label: str,
+) -> list[T]:
+    """Return what ``look`` returns for the examples of each shard, in stored order; one shard per thread.
+
+    Args:
+        root: folder of the dataset.
+        manifest: its manifest.
+        chosen: numbers of the examples in each split, ascending; shards without any are not read.
+        look: receives the examples of one shard, and takes all of them.
+        label: what the progress bar is about.
+    """
+    items = [
+        (name, numbers[rows], shard.record_bytes // max(1, shard.num_examples))
+        for name, numbers in chosen.items()
+        for _, shard, rows, _ in rows_by_shard(manifest.splits[name].shards, numbers)
+    ]
+
+    def read(item: tuple[str, IntArray, int], tick: Tick) -> T:
+        def ticking() -> Iterator[Found]:
+            for found in examples_at(root, manifest, *item[:2]):
+                yield found
+                tick(item[2])
+
+        return look(ticking())
+
+    with Meter(label, sum(len(numbers) * mean_bytes for _, numbers, mean_bytes in items)) as meter:
+        return in_threads(read, items, meter.add)
 
 
 def description(feature: Feature, schema: Schema, values: Decoded) -> str:

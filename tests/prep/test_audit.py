@@ -260,9 +260,9 @@ def test_the_command_prints_findings_and_fails_on_those_given_by_fail_on(dataset
     ended, document = run_json(["audit", out, "--fail-on", "leak"])
     assert (ended.status, document["num_examples"]) == (1, {"train": 24, "val": 21})
     (leak,) = document["findings"]
-    assert leak["instances"][0]["like"] == {
+    assert leak["cases"][0]["like"] == {
         "split": "train",
         "key": "train/cat/0.png",
         "label": "cat",
-        "number": leak["instances"][0]["like"]["number"],
+        "number": leak["cases"][0]["like"]["number"],
     }
