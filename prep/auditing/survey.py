@@ -65,13 +65,15 @@ def survey(root: AnyPath, manifest: Manifest, *, is_hashed: bool) -> Examples:
     """
     splits, schema = by_size(manifest), manifest.schema
     compared, image = compared_of(schema), next(iter(image_features(schema)), None)
+    names, has_names = [(one.name, one.is_single) for one in compared], bool(schema.class_names)
+    label_name = schema.label.name if schema.label else ""
     digest = content_digest(Schema(tuple(compared))) if compared else lambda _: "00" * 16
 
     def row(found: Found) -> tuple[object, ...]:
-        label = int(found.values[schema.label.name][0]) if schema.label else NO_LABEL
+        label = int(found.values[label_name][0]) if label_name else NO_LABEL
         # among named classes -1 means no class
-        label = NO_LABEL if label < 0 and schema.class_names else label
-        content = [found.values[one.name][0] if one.is_single else found.values[one.name] for one in compared]
+        label = NO_LABEL if label < 0 and has_names else label
+        content = [found.values[name][0] if is_single else found.values[name] for name, is_single in names]
         num_bytes, size, hashed, fault = 0, (0, 0), None, ""
         if image is not None:
             num_bytes = len(cast("bytes", content[0]))
@@ -95,6 +97,8 @@ def _looked_at(
 ) -> tuple[tuple[int, int], npt.NDArray[np.uint64] | None]:
     """Return the size of an image, and its hash if there is a ``side`` and it has a shape."""
     size, gray = glance(data, side) if feature.is_encoded else glance_at(stored_picture(data, feature), side)
-    pixels = np.zeros(1, np.uint8) if gray is None else np.asarray(gray)
+    if gray is None:
+        return size, None
+    pixels = np.asarray(gray)
     is_flat = int(pixels.max()) - int(pixels.min()) < _FLAT_RANGE
     return size, None if is_flat else perceptual_hash(pixels)
