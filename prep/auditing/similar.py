@@ -57,7 +57,8 @@ def _cosines() -> npt.NDArray[np.float64]:
     multiplication is faster, and a sum of 64 x 64 of them in an int64.
     """
     angles = np.outer(np.arange(_SIDE), 2 * np.arange(HASHED_SIDE) + 1) * (np.pi / (2 * HASHED_SIDE))
-    return np.rint(np.cos(angles) * (1 << 21))
+    cosines: npt.NDArray[np.float64] = np.rint(np.cos(angles) * (1 << 21))
+    return cosines
 
 
 def perceptual_hash(gray: npt.NDArray[np.uint8]) -> Hashes:
