@@ -133,14 +133,13 @@ def audit(
     Every record is read once.
 
     Args:
-        dataset: folder or URL of the dataset.
+        dataset: folder of the dataset, or its URL.
         distance: treat images as near duplicates if at most this many of the 256 bits of their perceptual
-            hashes differ, up to 48; None finds only identical bytes, and decodes nothing.
-        fail_on: kinds of findings that are a failure: leak, duplicate, conflict, class or size.
-        keys: file for the keys of the examples that were found, for ``remove``; of equal or similar
-            examples all but one, without those that have different labels.
-        keys_of: kinds of findings whose keys are written, of leak, duplicate, conflict and size; by default
-            leak and duplicate.
+            hashes differ, at most 48; none compares bytes only and decodes nothing.
+        fail_on: kind of findings that are a failure, with exit status 1.
+        keys: new file for the keys of the examples that were found, as "remove" takes them: of equal or
+            similar examples all but one, without those that have different labels.
+        keys_of: kind of findings whose keys are written, by default leak and duplicate.
 
     Raises:
         OptionsError: an argument is not allowed.

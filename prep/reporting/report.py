@@ -95,12 +95,12 @@ def report(
     dataset is audited.
 
     Args:
-        dataset: folder or URL of the dataset.
+        dataset: folder of the dataset, or its URL.
         output: file of the page; by default ``NAME-report.html`` in the working directory.
         seed: random seed for the examples that are shown.
         source: folder of the inputs, for thumbnails of rejected ones.
-        audit: whether to read all records, to find leaks, duplicates and conflicts; by default only of
-            datasets with at most 20,000 examples.
+        audit: read all records, to find leaks, duplicates and conflicts; by default only of datasets with
+            at most 20,000 examples.
 
     Raises:
         OptionsError: an argument is not allowed.
