@@ -1,5 +1,6 @@
 # The public names: prep/__init__.py reads this table, and imports a name when it is first used.
 from tfshards.prep.adoption.adopt import adopt as adopt
+from tfshards.prep.auditing.audit import Audit as Audit
 from tfshards.prep.auditing.audit import audit as audit
 from tfshards.prep.building.build import build as build
 from tfshards.prep.building.build import plan as plan
@@ -25,7 +26,7 @@ from tfshards.prep.imaging.options import ImageOptions as ImageOptions
 from tfshards.prep.planning.options import Options as Options
 from tfshards.prep.planning.options import ShardCounts as ShardCounts
 from tfshards.prep.progress.threads import limited_jobs as limited_jobs
-from tfshards.prep.reporting.options import ReportOptions as ReportOptions
+from tfshards.prep.reporting.report import Report as Report
 from tfshards.prep.reporting.report import report as report
 from tfshards.prep.sources.arrays import Arrays as Arrays
 from tfshards.prep.sources.coco import Coco as Coco

@@ -250,9 +250,8 @@ class _Examples:
         labels = labels_of(origin, shards) if schema.label and other.schema.label else None
         if labels is None:
             return cls(origin, shards, together, splits, np.full(len(together), "", object))
-        names = schema.class_names
         numbers, inverse = np.unique(labels, return_inverse=True)
-        known = [names[label] if 0 <= label < len(names) else str(label) for label in numbers.tolist()]
+        known = [schema.class_name(label) for label in numbers.tolist()]
         return cls(origin, shards, together, splits, np.array(known, object)[inverse.reshape(-1)])
 
     def keys(self, numbers: IntArray) -> list[str]:

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate, chain
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from tfshards.prep.building.rejects import read_rejects
 from tfshards.prep.imaging.formats import HEAD_BYTES, format_of
-from tfshards.prep.progress.lines import report_line
+from tfshards.prep.progress.lines import Meter, report_line
+from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.prep.records.dataset_files import check_new_file
 from tfshards.prep.records.frames import RecordError, read_some
 from tfshards.prep.records.values import parse_record
-from tfshards.prep.sources.keys import to_bytes
+from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.prep.writing.build_folder import Reject
 from tfshards.schemas import (
     Feature,
@@ -41,6 +42,7 @@ from tfshards.schemas.storage.any_path import local_path
 from tfshards.schemas.storage.verbs import put
 from tfshards.schemas.summary import escaped
 
+T = TypeVar("T")
 _SHOWN_ELEMENTS = 8
 _SHOWN_BYTES = 200
 _POSITION = re.compile(r"(?:(.+):)?([0-9]{1,18})")
@@ -56,6 +58,12 @@ class Found:
     shard: str
     record: int
     values: dict[str, Decoded]
+
+    @property
+    def key(self) -> str:
+        """Its key as text, independently of the locale; its record and shard if it has none."""
+        key = next(iter(self.values.get("key", ())), f"record {self.record} of {self.shard}")
+        return to_text(key) if isinstance(key, bytes) else str(key)
 
     def __repr__(self) -> str:
         """Return the position of the example, and a line for each feature."""
@@ -201,6 +209,40 @@ def examples_at(root: AnyPath, manifest: Manifest, split: str, numbers: IntArray
             yield Found(manifest.schema, split, number, shard.path, frame.number, values)
 
 
+def look_at(
+    root: AnyPath,
+    manifest: Manifest,
+    chosen: Mapping[str, IntArray],
+    look: Callable[[Iterator[Found]], T],
+    label: str,
+) -> list[T]:
+    """Return what ``look`` returns for the examples of each shard, in stored order; one shard per thread.
+
+    Args:
+        root: folder of the dataset.
+        manifest: its manifest.
+        chosen: numbers of the examples in each split, ascending; shards without any are not read.
+        look: receives the examples of one shard, and takes all of them.
+        label: what the progress bar is about.
+    """
+    items = [
+        (name, numbers[rows], shard.record_bytes // max(1, shard.num_examples))
+        for name, numbers in chosen.items()
+        for _, shard, rows, _ in rows_by_shard(manifest.splits[name].shards, numbers)
+    ]
+
+    def read(item: tuple[str, IntArray, int], tick: Tick) -> T:
+        def ticking() -> Iterator[Found]:
+            for found in examples_at(root, manifest, *item[:2]):
+                yield found
+                tick(item[2])
+
+        return look(ticking())
+
+    with Meter(label, sum(len(numbers) * mean_bytes for _, numbers, mean_bytes in items)) as meter:
+        return in_threads(read, items, meter.add)
+
+
 def description(feature: Feature, schema: Schema, values: Decoded) -> str:
     """Return one value as text, in a line without control characters."""
     if feature.is_encoded:
@@ -235,9 +277,8 @@ def _elements(feature: Feature, values: Decoded) -> list[Any]:
 
 def _classes(feature: Feature, schema: Schema, values: Decoded) -> list[Json]:
     """Return the class name of each label; nothing if the feature has none."""
-    names = schema.class_names if feature.is_label else ()
-    labels = map(int, values) if names else ()
-    return ["no class" if label < 0 else escaped(names[label]) for label in labels]
+    labels = map(int, values) if feature.is_label and schema.class_names else ()
+    return [escaped(schema.class_name(label)) for label in labels]
 
 
 def _image_text(values: Decoded) -> str:

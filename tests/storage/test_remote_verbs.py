@@ -51,7 +51,7 @@ def test_a_command_prints_of_a_dataset_in_a_bucket_what_it_prints_of_a_local_one
 
 
 def test_a_page_and_an_export_of_a_dataset_in_a_bucket_are_those_of_a_local_one(both, tmp_path):
-    pages = [prep.report(dataset, tmp_path / f"{place}.html") for place, dataset in enumerate(both)]
+    pages = [prep.report(dataset, tmp_path / f"{place}.html").path for place, dataset in enumerate(both)]
     assert pages[0].read_bytes() == pages[1].read_bytes()
     assert b"bad.png" in pages[1].read_bytes()
     held = []
