@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, suppress
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
@@ -21,7 +20,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 from tfshards.prep.engines.table import Work, share
 from tfshards.prep.engines.transform import Checked
 from tfshards.prep.engines.worker import Requirements, marked_error, marking_errors, requirements_of
-from tfshards.prep.progress.threads import StoppedError, num_jobs
+from tfshards.prep.progress.threads import StoppedError, check_working, num_jobs, stop_work
 from tfshards.schemas import BuildError, OptionsError
 from tfshards.schemas.errors import check_strings
 
@@ -36,10 +35,6 @@ def find_run(arguments: Sequence[str]) -> Callable[[Work], None]:
         OptionsError: Beam does not accept the pipeline options.
     """
     check_strings("beam_args", arguments)
-    for before, word in pairwise(["=", *arguments]):
-        # Beam would run without it
-        if "=" in before and not word.startswith("-"):
-            raise OptionsError("beam-usage", fault=f"{word!r} is not an option")
     # its log must go to the real standard error
     PipelineOptions([])
     printed = io.StringIO()
@@ -54,7 +49,7 @@ def find_run(arguments: Sequence[str]) -> Callable[[Work], None]:
             raise
         # argparse prints all of Beam's options before the error
         fault = printed.getvalue().rpartition("error: ")[2].strip() or str(error)
-        raise OptionsError("beam-usage", fault=fault) from None
+        raise OptionsError(f"Apache Beam: {fault}") from None
     # the folder of a pipeline that will not run
     shutil.rmtree(pipeline.local_tempdir)
     return partial(run, arguments=tuple(arguments))
@@ -73,7 +68,7 @@ def run(work: Work, arguments: Sequence[str] = ()) -> None:
     """Call the function with every item.
 
     Raises:
-        TfshardsError: a call failed, with the class and code of its error; so does an OSError.
+        TfshardsError: a call failed, with the class of its error; so does an OSError.
         BuildError: Beam ended the pipeline for another reason.
     """
 
@@ -83,11 +78,16 @@ def run(work: Work, arguments: Sequence[str] = ()) -> None:
         except Exception as failure:
             # it may have the trace of a worker, perhaps within one of Java
             text = str(failure) or repr(failure)
-            raise marked_error(failure) or BuildError("beam-failed", *text.splitlines()) from failure
+            raise marked_error(failure) or BuildError(_ENDED, *text.splitlines()) from failure
 
     with requirements_of(work) as needed:
         # in a thread, so that Ctrl-C reaches the main thread, which shows the progress, and not Beam
-        share(replace(work, items=[options_of(arguments)]), [run_pipeline], measure=work.measure)
+        share(replace(work, items=[options_of(arguments)]), [run_pipeline])
+
+
+_ENDED = (
+    "Apache Beam ended the pipeline; if workers cannot start, install the same tfshards[prep] for all of them"
+)
 
 
 def pipeline_of(work: Work, needed: Requirements, options: PipelineOptions) -> beam.Pipeline:
@@ -99,7 +99,7 @@ def pipeline_of(work: Work, needed: Requirements, options: PipelineOptions) -> b
         pipeline
         | beam.Create([pickle.dumps(item) for item in work.items], reshuffle=False)
         | beam.Reshuffle()
-        | "Call" >> beam.ParDo(_Call((work.function, work.progress.reporter, is_local), needed.check))
+        | "Call" >> beam.ParDo(_Call((work.function, work.folder, is_local), needed.check))
     )
     return pipeline
 
@@ -114,14 +114,14 @@ class _Call(Checked):
 
     def process(self, item: bytes) -> None:
         """Call the function, unless the work has failed or was interrupted in this process."""
-        function, reporter, is_local = self.content
+        function, folder, is_local = self.content
         # a call that was stopped is not the failure
         with suppress(StoppedError), marking_errors():
-            reporter.check()
+            check_working(folder)
             try:
                 function(pickle.loads(item))
             except Exception:
                 if is_local:
                     # this runner repeats no call, and would first wait for all calls of another thread
-                    reporter.stop()
+                    stop_work(folder)
                 raise

@@ -25,7 +25,6 @@ from tfshards.prep.exporting.parquet import Parquet
 from tfshards.prep.exporting.webdataset import WebDataset
 from tfshards.prep.progress.lines import (
     Log,
-    WorkProgress,
     Written,
     report_line,
     report_warning,
@@ -200,16 +199,15 @@ def _claim(chosen: Format) -> None:
 
 def _write(chosen: Format, parts: Sequence[Part], run: Callable[[Work], None]) -> None:
     """Write parts, and the class names."""
-    folder, whole = chosen.directory, _written(parts)
-    progress = WorkProgress("export", whole.num_examples)
+    folder = chosen.directory
     work = Work(
-        replace(chosen, reporter=progress.reporter).write_part,
-        parts,
-        progress,
-        size=whole,
+        function=chosen.write_part,
+        items=parts,
+        label="export",
+        size=_written(parts),
         folder=chosen.work,
         sources=(chosen.root,),
-        measure=lambda: _written([part for part in parts if (folder / part.path).exists()]),
+        measure=lambda: sum(part.shard.num_examples for part in parts if (folder / part.path).exists()),
     )
     run_work(run, work, folder)
     if chosen.schema.class_names:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.prep.progress.lines import Reporter
+from tfshards.prep.progress.threads import check_working
 from tfshards.prep.records.frames import Frame, RecordError, read_frames
 from tfshards.prep.records.shard_file import in_groups
 from tfshards.schemas import InputError, Manifest, Problem, Schema, Shard
@@ -69,7 +69,6 @@ class Format:
     schema: Schema
     binary: frozenset[str]
     work: Path = Path()
-    reporter: Reporter = field(default_factory=Reporter)
 
     def path(self, split: str, number: int, total: int) -> str:
         """Return the path in the directory of a part, given its split, and its number among ``total``."""
@@ -113,7 +112,7 @@ class Format:
             yield Examples(part.first + len(lengths), len(group), columns)
             lengths += map(len, records)
             checksums += [each.checksum for each in group]
-            self.reporter.report(len(group), sum(map(len, records)))
+            check_working(self.work)
         shard = part.shard
         digest = examples_digest(np.array(lengths, np.int64), np.array(checksums, np.uint32))
         if (len(lengths), digest) != (shard.num_examples, shard.examples_digest):

@@ -1,4 +1,4 @@
-"""Threads that process one item each, report their progress, and stop after an error."""
+"""How many processes and threads work at the same time, and how threads stop after an error."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 from tfshards.schemas import OptionsError
+from tfshards.schemas.storage import AnyPath
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -88,7 +89,7 @@ def limited_jobs(number: int | None) -> Iterator[None]:
         yield
         return
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-        raise OptionsError("jobs-range", number=number)
+        raise OptionsError(f"jobs={number!r} must be an integer of at least 1")
     limit = (number, threading.Semaphore(number))
     _limits.append(limit)
     arrow = find_spec("pyarrow") and import_module("pyarrow")
@@ -105,6 +106,26 @@ def limited_jobs(number: int | None) -> Iterator[None]:
 
 class StoppedError(BaseException):
     """Raised to end threads after an error, when their results are no longer needed; no handler of errors."""
+
+
+# folders of the work of this process that failed or was interrupted
+_stopped: set[AnyPath] = set()
+
+
+def stop_work(folder: AnyPath) -> None:
+    """Make ``check_working`` raise in all threads of this process until ``begin_work``."""
+    _stopped.add(folder)
+
+
+def begin_work(folder: AnyPath) -> None:
+    """Begin work, perhaps again."""
+    _stopped.discard(folder)
+
+
+def check_working(folder: AnyPath) -> None:
+    """Raise StoppedError if the work of a folder has failed or was interrupted; long calls do this often."""
+    if folder in _stopped:
+        raise StoppedError
 
 
 def in_threads(work: Callable[[Item, Tick], Result], items: Sequence[Item], tick: Tick) -> list[Result]:

@@ -16,8 +16,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Protocol, cast
 
-from tfshards.prep.progress.lines import NO_REPORTS, Reporter
-from tfshards.prep.progress.threads import computing, num_writers
+from tfshards.prep.progress.threads import check_working, computing, num_writers
 from tfshards.prep.records.example import Values, example_encoder
 from tfshards.prep.records.shard_file import Frames, ShardFile, frames_of
 from tfshards.prep.records.values import content_digest
@@ -78,7 +77,6 @@ class ShardTask:
     schema: Schema
     name: str
     num_shards: Mapping[str, int]
-    reporter: Reporter = NO_REPORTS
 
     def shard_name(self, shard: ShardId) -> str:
         """Return the name of a shard in the folder of the build, as TensorFlow Datasets names them."""
@@ -108,7 +106,6 @@ def _write_shard(task: ShardTask, shard: ShardId) -> FinishedShard:
     plan = folder.read_plan(shard)
     if copied := task.source.copied(plan):
         described = folder.copy_shard(*copied, task.shard_name(shard))
-        task.reporter.report(described.num_examples, described.record_bytes)
         finished = FinishedShard(described, plan_digest(plan), plan_digest(plan))
     else:
         finished = _encoded_shard(task, shard, plan)
@@ -130,8 +127,7 @@ def _encoded_shard(task: ShardTask, shard: ShardId, plan: bytes) -> FinishedShar
             conversions.update(piece.conversions)
             converted_keys = {**piece.converted_keys, **converted_keys}
             contents += piece.contents
-            num_examples = len(piece.frames.lengths) + len(piece.rejected)
-            task.reporter.report(num_examples, sum(piece.frames.lengths))
+            check_working(folder.work)
         final = task.source.final(plan, rejected)
         described, companions = file.describe(f"{folder.name}/{name}")
     inside = len(folder.name) + 1
