@@ -71,7 +71,7 @@ def write(root: Path, kind: str, count: int, size: int) -> None:
             value = image if kind == "arrays" else rng.bytes(int(rng.integers(size // 2, size)))
             yield {"key": f"{number:09}", "value": value, "label": number % 10}
 
-    prep.build(prep.Examples(examples), root, shards=8, log=lambda _: None)
+    prep.build(prep.Examples(examples), root, shards=8)
 
 
 def read_with_beam(root: Path) -> beam.PTransform:

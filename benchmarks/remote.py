@@ -82,7 +82,7 @@ def build(in_flight: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
         source = prep.ImageFolder(f"s3://{BUCKET}/photos", prep.ImageOptions(check="none"))
-        prep.build(source, Path(folder) / "out", shards=4, log=lambda line: None)
+        prep.build(source, Path(folder) / "out", shards=4)
         seconds = time.perf_counter() - started
     return {"seconds": seconds, "rss": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
 

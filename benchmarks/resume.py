@@ -46,7 +46,7 @@ def build(path: Path) -> Path:
     from tfshards.prep import Arrays
     from tfshards.prep import build as build_dataset
 
-    build_dataset(Arrays({"number": np.arange(EXAMPLES)}), path, shards=16, log=lambda _: None)
+    build_dataset(Arrays({"number": np.arange(EXAMPLES)}), path, shards=16)
     return path
 
 

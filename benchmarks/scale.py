@@ -150,12 +150,12 @@ def build(folder: Path, repeats: bool) -> dict[str, object]:
 
     steps.make_plan = timed_plan
     steps.find_run = lambda *_: pretend
-    prep.build(prep.ImageFolder(images), dataset, options=options, log=lambda _: None)
+    prep.build(prep.ImageFolder(images), dataset, options=options)
     clock.end("commit")
     found = {"peak_mb": _peak_mb(), "seconds": {**clock.seconds}, "cpu": {**clock.cpu}}
     steps.make_plan = make_plan
     if repeats:
-        prep.build(prep.ImageFolder(images), dataset, options=options, log=lambda _: None)
+        prep.build(prep.ImageFolder(images), dataset, options=options)
         clock.end("again")
         for name, times in (("seconds", clock.seconds), ("cpu", clock.cpu)):
             found[name]["again"] = times["again"]

@@ -41,7 +41,7 @@ def photos(tmp_path_factory):
     for name in ("cat", "dog"):
         (folder / "photos" / name).mkdir(parents=True)
         Image.new("RGB", (4, 3)).save(folder / "photos" / name / "1.png")
-    build(prep.ImageFolder(folder / "photos"), folder / "data", shards=2, log=lambda _: None)
+    build(prep.ImageFolder(folder / "photos"), folder / "data", shards=2)
     return folder
 
 

@@ -25,7 +25,7 @@ LIMIT = 60
 def overwrite_tfshards(source: Path, out: Path) -> None:
     from tfshards import prep
 
-    prep.build(prep.ImageFolder(source), out, shards=writers.SHARDS, overwrite=True, log=lambda _: None)
+    prep.build(prep.ImageFolder(source), out, shards=writers.SHARDS, overwrite=True)
 
 
 def overwrite_tfds(source: Path, out: Path) -> None:

@@ -43,7 +43,7 @@ def _tfshards_load() -> None:
 def _tfshards_convert(source: Path, out: Path) -> None:
     from tfshards import prep
 
-    prep.build(prep.ImageFolder(source), out, shards=SHARDS, log=lambda _: None)
+    prep.build(prep.ImageFolder(source), out, shards=SHARDS)
 
 
 def _tfshards_read(out: Path) -> Iterable[tuple[str, bytes]]:

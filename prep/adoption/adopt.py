@@ -15,7 +15,7 @@ from tfshards.prep.adoption.files import ChosenFiles, choose_files
 from tfshards.prep.building.commit import check_readable
 from tfshards.prep.building.state import OutputState, difference, inspect_output
 from tfshards.prep.planning.plan import label_counts
-from tfshards.prep.progress.lines import Log, Meter, report_line, report_warning, takes_log, to_stderr
+from tfshards.prep.progress.lines import Meter, report_line, report_warning
 from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.prep.records.frames import RecordError
 from tfshards.prep.records.shard_file import scan_shard
@@ -71,7 +71,6 @@ class Scanned(NamedTuple):
         return shard, companions
 
 
-@takes_log
 def adopt(
     root: str | os.PathLike[str],
     *,
@@ -80,7 +79,6 @@ def adopt(
     label: str | None = None,
     class_names: Sequence[str] | None = None,
     overwrite: bool = False,
-    log: Log = to_stderr,
 ) -> Manifest:
     """Write a manifest for the TFRecord files in the folder ``root``, and return it.
 
@@ -95,7 +93,6 @@ def adopt(
         label: the feature whose integers are classes; by default the one named ``label`` or ``class``.
         class_names: the names of the classes in label order.
         overwrite: replace an existing manifest of other files, records or options.
-        log: receives status lines.
 
     Raises:
         OptionsError: an option is not allowed.

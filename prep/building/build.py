@@ -31,7 +31,7 @@ from tfshards.prep.option import recorded_values
 from tfshards.prep.planning.make_plan import check_types, make_plan
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
 from tfshards.prep.planning.plan import Layouts, Plan, label_counts_of
-from tfshards.prep.progress.lines import Log, Written, report_warning, takes_log, to_stderr
+from tfshards.prep.progress.lines import Written, report_warning
 from tfshards.prep.records.values import check_comparable
 from tfshards.prep.sources.base import Listing, Reader, Source
 from tfshards.prep.sources.keys import RowKeys, to_bytes, to_text
@@ -48,7 +48,6 @@ from tfshards.schemas.storage.verbs import require_space
 _RECORD_OVERHEAD = 96
 
 
-@takes_log
 def build(
     source: Source,
     dataset: str | os.PathLike[str],
@@ -60,7 +59,6 @@ def build(
     engine: EngineName | None = None,
     checksum: bool = False,
     beam_args: Sequence[str] = (),
-    log: Log = to_stderr,
 ) -> Manifest:
     """Build a dataset from a source and return its manifest.
 
@@ -81,7 +79,6 @@ def build(
         engine: engine that writes the shards: ``"local"``, all cores of this machine, or ``"beam"``, Apache
             Beam. By default Beam if ``beam_args`` are given, and local otherwise.
         beam_args: Apache Beam's pipeline options, such as ``["--runner=FlinkRunner"]``.
-        log: receives status lines.
 
     Raises:
         OptionsError: an argument is not valid.

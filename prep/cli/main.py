@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import io
 import json
-import logging
 import os
 import signal
 import sys
@@ -22,13 +21,12 @@ from types import FrameType
 from typing import NoReturn
 
 from tfshards.prep.cli.failure import Failure, failure_of, interruption
-from tfshards.prep.cli.flags import with_flags
 from tfshards.prep.cli.option_files import Expanded, expand
 from tfshards.prep.cli.parser import make_parser
 from tfshards.prep.cli.verb import Result, Verb
 from tfshards.prep.cli.verbs import VERBS
-from tfshards.prep.progress.console import Console, console, reporting
-from tfshards.prep.progress.lines import lines_to, to_stderr
+from tfshards.prep.progress.console import reporting
+from tfshards.prep.progress.lines import LOGGER
 from tfshards.prep.progress.threads import limited_jobs
 from tfshards.schemas import OptionsError
 
@@ -38,13 +36,11 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
     given = list(sys.argv[1:] if arguments is None else arguments)
     end = given.index("--") if "--" in given else len(given)
     own, beam_args = given[:end], given[end + 1 :]
-    # Beam and its dependencies warn at import about parts that are not used here.
-    logging.basicConfig(level=logging.ERROR)
     expanded = Expanded(own)
     parser, args = argparse.ArgumentParser(), argparse.Namespace()
     # until the arguments are parsed, which may fail
     as_json = "--json" in own
-    with ExitStack() as stack:
+    with reporting(), ExitStack() as stack:
         try:
             parser = make_parser(verbs, own)
             expanded = expand(own, parser)
@@ -56,15 +52,14 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
                 parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
             _check_not_empty(args)
             _check_beam_args(args, beam_args, verbs)
-            stack.enter_context(reporting(Console(is_quiet=args.quiet, is_verbose=args.verbose)))
-            console().detail(f"tfshards {version('tfshards')}, {args.parser.prog}")
+            stack.enter_context(reporting(quiet=args.quiet, verbose=args.verbose))
+            LOGGER.debug(f"tfshards {version('tfshards')}, {args.parser.prog}")
             stack.enter_context(limited_jobs(getattr(args, "jobs", None)))
             args.beam_args = beam_args
-            stack.enter_context(lines_to(lambda text, warns: to_stderr(with_flags(text, parser), warns)))
             args.verbs = verbs
             result: Result = args.verb.run(args)
             _print_result(result, as_json=as_json)
-            console().detail(f"exit status {result.status}")
+            LOGGER.debug(f"exit status {result.status}")
             return result.status
         except SystemExit as end:
             # raised by argparse after --help
@@ -73,16 +68,16 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
             verb = verbs.get(own[0]) if own else None
             status = error.status if isinstance(error, _Terminated) else 130
             failure = interruption(status, is_resumable=bool(verb and verb.is_resumable))
-            console().error(str(failure))
+            LOGGER.error(str(failure))
             _print_failure(failure, as_json=as_json)
             return status
         except Exception as error:
             failure = failure_of(error, parser, expanded)
-            console().detail(traceback.format_exc())
+            LOGGER.debug(traceback.format_exc())
             _print_failure(failure, as_json=as_json)
             if failure.kind == "internal":
                 raise
-            console().error(str(failure))
+            LOGGER.error(str(failure))
             return failure.status
 
 

@@ -23,7 +23,7 @@ from tfshards.prep.deriving.stored import Origin, open_origin
 from tfshards.prep.engines.table import EngineName, find_run, is_distributed
 from tfshards.prep.planning.make_plan import make_plan
 from tfshards.prep.planning.options import DEFAULT_MAX_REJECTED, Options, ShardCounts, Shards
-from tfshards.prep.progress.lines import Log, report_line, report_warning, takes_log, to_stderr
+from tfshards.prep.progress.lines import report_line, report_warning
 from tfshards.prep.sources.base import Source
 from tfshards.prep.sources.kinds import KINDS, Recorded
 from tfshards.prep.writing.build_folder import BuildFolder, Reject
@@ -37,7 +37,6 @@ from tfshards.schemas.storage import AnyPath
 Inputs: TypeAlias = "Source | str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 
 
-@takes_log
 def append(
     source: Inputs,
     dataset: str | os.PathLike[str],
@@ -48,7 +47,6 @@ def append(
     new_classes: bool = False,
     engine: EngineName | None = None,
     beam_args: Sequence[str] = (),
-    log: Log = to_stderr,
 ) -> Manifest:
     """Add the new examples of ``source`` to a dataset and return its new manifest.
 
@@ -74,7 +72,6 @@ def append(
         new_classes: add classes that the dataset does not have to the end of its class names, sorted.
         engine: engine that writes the shards, as for ``build``.
         beam_args: Apache Beam's pipeline options, as for ``build``.
-        log: receives status lines.
 
     Raises:
         OptionsError: an argument is invalid.

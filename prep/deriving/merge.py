@@ -15,7 +15,7 @@ from tfshards.prep.deriving.options import ShardOptions
 from tfshards.prep.deriving.stored import Origin, open_origin
 from tfshards.prep.engines.table import EngineName, find_run
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
-from tfshards.prep.progress.lines import Log, report_warning, takes_log, to_stderr
+from tfshards.prep.progress.lines import report_warning
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.schemas import InputError, Manifest, OptionsError
 from tfshards.schemas.errors import check_path, check_strings
@@ -23,7 +23,6 @@ from tfshards.schemas.json_reader import Json
 from tfshards.schemas.keys import each_shard, hash_array, hash_key
 
 
-@takes_log
 def merge(
     sources: Sequence[str | os.PathLike[str]] | Mapping[str, str | os.PathLike[str]],
     dataset: str | os.PathLike[str],
@@ -33,7 +32,6 @@ def merge(
     options: ShardOptions | None = None,
     engine: EngineName | None = None,
     beam_args: Sequence[str] = (),
-    log: Log = to_stderr,
 ) -> Manifest:
     """Merge the datasets ``sources`` into a new one in the folder ``dataset`` and return its manifest.
 
@@ -55,7 +53,6 @@ def merge(
         options: size and compression of new shards, and the name of the new dataset.
         engine: engine that writes the shards, as for ``build``.
         beam_args: Apache Beam's pipeline options, as for ``build``.
-        log: receives status lines.
 
     Raises:
         OptionsError: an argument is invalid.

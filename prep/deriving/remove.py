@@ -10,7 +10,7 @@ from tfshards.prep.building.rejects import original_of
 from tfshards.prep.deriving.edit import Edit, check_known_keys, commit_edit
 from tfshards.prep.deriving.removed import are_removed, removed_line
 from tfshards.prep.engines.table import EngineName, find_run
-from tfshards.prep.progress.lines import Log, report_line, takes_log, to_stderr
+from tfshards.prep.progress.lines import report_line
 from tfshards.prep.sources.keys import read_keys, to_bytes
 from tfshards.prep.writing.build_folder import Reject
 from tfshards.schemas import InputError, Manifest, OptionsError
@@ -18,14 +18,12 @@ from tfshards.schemas.errors import counted
 from tfshards.schemas.keys import occurrences
 
 
-@takes_log
 def remove(
     dataset: str | os.PathLike[str],
     keys: str | os.PathLike[str] | Collection[str | bytes],
     *,
     engine: EngineName | None = None,
     beam_args: Sequence[str] = (),
-    log: Log = to_stderr,
 ) -> Manifest:
     """Remove examples, and rejected inputs, from a dataset and return its new manifest.
 
@@ -42,7 +40,6 @@ def remove(
         keys: file of keys, one per line, see ``prep/sources/keys.py``; or the keys.
         engine: engine that writes the shards, as for ``build``.
         beam_args: Apache Beam's pipeline options, as for ``build``.
-        log: receives status lines.
 
     Raises:
         OptionsError: an argument is invalid.

@@ -109,7 +109,7 @@ class _Processes(SpawnContext):
         return BuildError(f"{what}, perhaps because memory ran out; run the same command to resume")
 
 
-# In each of the other processes: the function, how many jobs it may have, and the status of one that was ended.
+# In each of the other processes: the function, its limit of jobs, and the status of one that was ended.
 _function: Callable[[Any], object] = print
 _num_jobs: int | None = None
 _ENDED = 128 + signal.SIGTERM
@@ -117,12 +117,13 @@ _ENDED = 128 + signal.SIGTERM
 
 def _begin(function: bytes, jobs: int | None) -> None:
     """Prepare a process of the pool."""
-    global _function, _num_jobs  # noqa: PLW0603 -- a pool has no other way to send them only once
+    global _function, _num_jobs
     threading.Thread(target=_end_with_main, daemon=True).start()
     # what anything prints must not mix with the result of the command
     os.dup2(2, 1)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(_ENDED))
     _function, _num_jobs = pickle.loads(function), jobs
+    # at last, since a pool reports what ends this function
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(_ENDED))
 
 
 def _end_with_main() -> None:

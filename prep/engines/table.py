@@ -21,7 +21,7 @@ EngineName: TypeAlias = Literal["local", "beam"]
 # for the end of threads after Ctrl-C, of which one may wait for a job that continues elsewhere
 _END_SECONDS = 3
 # between two measurements, which may take a tenth of the time at most
-_MEASURE_SECONDS = 0.5
+_MEASURE_SECONDS = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)

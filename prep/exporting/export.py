@@ -23,14 +23,7 @@ from tfshards.prep.engines.table import EngineName, Work, find_run
 from tfshards.prep.exporting.format import Format, Part
 from tfshards.prep.exporting.parquet import Parquet
 from tfshards.prep.exporting.webdataset import WebDataset
-from tfshards.prep.progress.lines import (
-    Log,
-    Written,
-    report_line,
-    report_warning,
-    takes_log,
-    to_stderr,
-)
+from tfshards.prep.progress.lines import Written, report_line, report_warning
 from tfshards.prep.records.dataset_files import check_outside_datasets
 from tfshards.prep.records.values import selected
 from tfshards.prep.sources.staging_folder import remove_staged, staged_folder, staged_folders
@@ -82,7 +75,6 @@ class Export:
         return found
 
 
-@takes_log
 def export(
     dataset: str | os.PathLike[str],
     directory: str | os.PathLike[str],
@@ -92,7 +84,6 @@ def export(
     as_bytes: Sequence[str] = (),
     engine: EngineName | None = None,
     beam_args: Sequence[str] = (),
-    log: Log = to_stderr,
 ) -> Export:
     """Export a dataset to the format of another tool.
 
@@ -111,7 +102,6 @@ def export(
         as_bytes: names of features whose byte strings are not text.
         engine: engine that writes the parts, as for ``build``; its workers must see ``directory``.
         beam_args: Apache Beam's pipeline options, as for ``build``.
-        log: receives status lines.
 
     Raises:
         OptionsError: an argument is invalid.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 from tfshards.schemas.errors import one_line
 
@@ -56,9 +56,7 @@ class Meter:
     a minute.
     """
 
-    def __init__(
-        self, label: str, total: int | None, unit: Literal["examples", "bytes"] = "bytes"
-    ) -> None:
+    def __init__(self, label: str, total: int | None, unit: Literal["examples", "bytes"] = "bytes") -> None:
         """Start at 0 of ``total``, which is None if it is not known."""
         self._lock = threading.Lock()
         self._bar = _bar(label, total, is_bytes=unit == "bytes")
@@ -87,23 +85,25 @@ def _bar(label: str, total: int | None, *, is_bytes: bool) -> tqdm[object]:
     notebook = _notebook_bar()
     # standard error may be closed
     has_bar = notebook is not None or (sys.stderr is not None and sys.stderr.isatty())
-    shown = {} if has_bar else {"file": _Lines(), "bar_format": _LINE, "delay": LINE_SECONDS}
-    return (notebook or tqdm)(
+    bar = (notebook or tqdm)(
         total=total,
         desc=label,
         unit="B" if is_bytes else " examples",
         unit_scale=is_bytes or (total or 0) >= _SCALED_EXAMPLES,
         unit_divisor=1024 if is_bytes else 1000,
+        file=None if has_bar else _Lines(),
+        bar_format=None if has_bar else "{desc}: {n_fmt} of {total_fmt}{unit}, {rate_fmt}, {remaining} left",
         dynamic_ncols=has_bar,
         # nothing is left of what only compares or verifies
         leave=has_bar and not is_bytes,
-        miniters=0,
+        delay=0 if has_bar else LINE_SECONDS,
         mininterval=0.1 if has_bar else LINE_SECONDS,
+        miniters=0,
         # examples arrive shard by shard: only the average since the start gives the time left
         smoothing=0,
         disable=LOGGER.level > logging.INFO,
-        **shown,
     )
+    return cast("tqdm[object]", bar)
 
 
 def _notebook_bar() -> type[tqdm[object]] | None:
@@ -113,16 +113,14 @@ def _notebook_bar() -> type[tqdm[object]] | None:
     from tqdm.asyncio import tqdm_asyncio
     from tqdm.auto import tqdm
 
-    return None if tqdm is tqdm_asyncio else tqdm
-
-
-_LINE = "{desc}: {n_fmt} of {total_fmt}{unit}, {rate_fmt}, {remaining} left"
+    return None if tqdm is tqdm_asyncio else cast("type[tqdm[object]]", tqdm)
 
 
 class _Lines:
     """A file that reports what tqdm writes to it."""
 
     def write(self, text: str) -> None:
+        """Report a line, unless it only clears the one before."""
         if line := text.strip():
             report_line(line)
 

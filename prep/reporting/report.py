@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
-from tfshards.prep.progress.lines import Log, takes_log, to_stderr
 from tfshards.prep.records.dataset_files import check_new_file
 from tfshards.prep.reporting.cards import chosen_groups, groups, marked, marks_note, side_of
 from tfshards.prep.reporting.catalog import read_catalog
@@ -34,13 +33,11 @@ _CASE_SIDE = 160
 _MARKED_SIDE = 320
 
 
-@takes_log
 def report(
     dataset: str | os.PathLike[str],
     output: str | os.PathLike[str] | None = None,
     *,
     options: ReportOptions | None = None,
-    log: Log = to_stderr,
 ) -> AnyPath:
     """Write one page of HTML that shows a dataset, and return its path.
 
@@ -52,7 +49,6 @@ def report(
         dataset: folder or URL of the dataset.
         output: file of the page; by default ``NAME-report.html`` in the working directory.
         options: seed, source and further options.
-        log: receives a line for each warning.
 
     Raises:
         OptionsError: an argument is not allowed.

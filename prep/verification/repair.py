@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 
 from tfshards.prep.building.made import made_of
-from tfshards.prep.progress.lines import Log, report_line, takes_log
+from tfshards.prep.progress.lines import report_line
 from tfshards.prep.records.frames import RecordError
 from tfshards.prep.records.shard_file import scan_shard
 from tfshards.prep.sources.staging_folder import remove_staged, unfinished_in
@@ -26,8 +26,7 @@ from tfshards.schemas.storage.verbs import make_folder, put, sync
 _EDITS = ("append", "remove", "relabel")
 
 
-@takes_log
-def repair(dataset: str | os.PathLike[str], *, log: Log = lambda _: None) -> VerificationReport:
+def repair(dataset: str | os.PathLike[str]) -> VerificationReport:
     """Rebuild the damaged files of a dataset that need no inputs, and return a report.
 
     These are indexes, labels and keys, which follow from their shards if those are sound, and the views and
@@ -37,7 +36,6 @@ def repair(dataset: str | os.PathLike[str], *, log: Log = lambda _: None) -> Ver
 
     Args:
         dataset: the dataset's folder, or its URL.
-        log: receives a line for each file that is rebuilt.
 
     Raises:
         InputError: ``dataset`` is not a dataset, or another process is writing to it.

@@ -62,8 +62,8 @@ def test_a_build_names_the_edits_that_it_would_lose(image_folder, tmp_path, quie
     root, out = image_folder({"a/1.png": 1, "b/2.png": 2}), tmp_path / "out"
     quiet_build(ImageFolder(root), out)
     image_folder({"a/3.png": 3})
-    append([root], out, log=lambda _: None)
-    remove(out, ["a/3.png"], log=lambda _: None)
+    append([root], out)
+    remove(out, ["a/3.png"])
     with raises(InputError, "dataset-edited", removed=1, relabeled=0):
         quiet_build(ImageFolder(root), out)
     assert "1 examples were removed" in run(["plan", "images", root, out]).err

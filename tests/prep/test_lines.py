@@ -4,6 +4,7 @@ import threading
 
 import numpy as np
 
+from tests.reported import logged
 from tfshards.prep import Arrays, build
 
 
@@ -19,7 +20,7 @@ def test_builds_in_two_threads_report_to_their_own_logs(tmp_path):
 
         for seed in (1, 2):
             source = Arrays({"x": np.arange(count)})
-            build(source, tmp_path / name, shards=2, seed=seed, overwrite=True, engine="local", log=log)
+            logged(build, log)(source, tmp_path / name, shards=2, seed=seed, overwrite=True, engine="local")
 
     threads = [threading.Thread(target=run, args=each) for each in (("a", 10), ("b", 20))]
     for thread in threads:

@@ -18,7 +18,7 @@ from tfshards.schemas.coordinates import Coordinates
 
 def page_of(source, folder, **options):
     """Build a dataset and return the page about it."""
-    build(source, folder / "out", log=lambda _: None)
+    build(source, folder / "out")
     report(folder / "out", folder / "page.html", options=ReportOptions(audit=False, **options))
     return parsed(folder / "page.html")
 

@@ -12,7 +12,7 @@ from tests.pictures import image_file, write
 from tests.surface.command import snapshot
 from tfshards import loader, prep
 
-QUIET = {"log": lambda _: None, "engine": "local"}
+QUIET = {"engine": "local"}
 
 
 def picture(number: int) -> bytes:
