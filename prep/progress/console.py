@@ -18,7 +18,9 @@ class _Handler(logging.Handler):
         """Print one record: of tfshards its text, of a library also where it comes from."""
         lines = [one_line(line) for line in record.getMessage().splitlines()]
         if record.name != LOGGER.name:
-            lines[:1] = [f"{record.name}: {record.levelname}: {line}" for line in lines[:1]]
+            # Beam logs an error several times with the traces of all workers
+            last = None if LOGGER.isEnabledFor(logging.DEBUG) else 1
+            lines = [f"{record.name}: {record.levelname}: {line}" for line in lines[:last]]
         elif record.levelno == logging.WARNING:
             lines[:1] = [f"warning: {line}" for line in lines[:1]]
         bars = sys.modules.get("tqdm.std")
@@ -41,16 +43,15 @@ def reporting(*, quiet: bool = False, verbose: bool = False) -> Iterator[None]:
         quiet: print neither status lines nor progress.
         verbose: also print details, such as tracebacks, and what libraries log.
     """
-    root, is_new = logging.getLogger(), _HANDLER not in logging.getLogger().handlers
-    levels = root.level, LOGGER.level
+    root = logging.getLogger()
+    before = root.handlers, root.level, LOGGER.level
+    # a library may have installed others while it was imported
+    root.handlers = [_HANDLER]
     root.setLevel(logging.INFO if verbose else logging.ERROR)
     LOGGER.setLevel(logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO)
-    if is_new:
-        root.addHandler(_HANDLER)
     try:
         yield
     finally:
-        root.setLevel(levels[0])
-        LOGGER.setLevel(levels[1])
-        if is_new:
-            root.removeHandler(_HANDLER)
+        root.handlers = before[0]
+        root.setLevel(before[1])
+        LOGGER.setLevel(before[2])

@@ -88,10 +88,11 @@ def test_libraries_report_errors_and_everything_if_verbose(shown):
     for verbose in (False, True):
         with reporting(), reporting(verbose=verbose):
             library.info("a detail")
-            library.error("an error\x1b")
+            library.error("an error\x1b\nof a trace")
             own.debug("tfshards 1.0\nand more")
     error = "library: ERROR: an error\\x1b"
-    assert shown() == [error, "library: INFO: a detail", error, "tfshards 1.0", "and more"]
+    trace = "library: ERROR: of a trace"
+    assert shown() == [error, "library: INFO: a detail", error, trace, "tfshards 1.0", "and more"]
 
 
 @pytest.mark.parametrize("fault", [OSError(32, "Broken pipe"), ValueError("closed"), None])
