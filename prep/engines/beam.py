@@ -20,7 +20,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 from tfshards.prep.engines.table import Work, share
 from tfshards.prep.engines.transform import Checked
 from tfshards.prep.engines.worker import Requirements, marked_error, marking_errors, requirements_of
-from tfshards.prep.progress.threads import StoppedError, check_working, num_jobs, stop_work
+from tfshards.prep.progress.threads import STOPPED, StoppedError, check_working, num_jobs
 from tfshards.schemas import BuildError, OptionsError
 from tfshards.schemas.errors import check_strings
 
@@ -123,5 +123,5 @@ class _Call(Checked):
             except Exception:
                 if is_local:
                     # this runner repeats no call, and would first wait for all calls of another thread
-                    stop_work(folder)
+                    STOPPED.add(folder)
                 raise

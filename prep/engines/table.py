@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any, Literal, TypeAlias, cast
 
 from tfshards.prep.progress.lines import Meter, Written
-from tfshards.prep.progress.threads import begin_work, num_writers, stop_work
+from tfshards.prep.progress.threads import STOPPED, num_writers
 from tfshards.schemas import OptionsError, TfshardsError
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.any_path import in_store
@@ -105,7 +105,7 @@ def share(
 
     def fail(error: BaseException) -> None:
         failures.append(error)
-        stop_work(work.folder)
+        STOPPED.add(work.folder)
         end()
 
     def call_some(call: Callable[[Any], object]) -> None:
@@ -119,7 +119,7 @@ def share(
         except BaseException as error:  # every failure must reach the main thread
             fail(error)
 
-    begin_work(work.folder)
+    STOPPED.discard(work.folder)
     # daemons, since one that waits for a device must not keep the process from ending
     threads = [threading.Thread(target=call_some, args=(call,), daemon=True) for call in callers]
     try:
@@ -132,6 +132,8 @@ def share(
         for thread in threads:
             if thread.ident is not None:
                 thread.join(max(0.0, deadline - time.monotonic()))
+    if not any(thread.is_alive() for thread in threads):
+        STOPPED.discard(work.folder)
     if failures:
         raise failures[0]
 

@@ -36,11 +36,7 @@ class _Bundle(Protocol):
 
 
 class _Steps(Protocol[Task]):
-    """The steps of a build: ``plan``, ``balance`` and ``commit`` are single calls, others on all workers.
-
-    ``plan`` and ``balance`` return the first and the further tasks, ``write`` the bytes of a shard, and
-    ``rejects`` key, reason and detail of each input that a committed build rejected.
-    """
+    """The steps of ``WriteShards``, which describes them."""
 
     def bundle(self) -> _Bundle: ...
     def plan(self, descriptions: Iterable[tuple[object, ...]]) -> tuple[str, Iterable[Task]]: ...
@@ -70,11 +66,7 @@ def run_steps(elements: Collection, steps: _Steps[Any]) -> tuple[Collection, Col
         | "WindowAll" >> beam.WindowInto(GlobalWindows())
     )
     # without an element, the runner would not call the steps, and the pipeline would succeed
-    mark = (
-        elements.pipeline
-        | "Begin" >> beam.Impulse()
-        | "Mark" >> beam.Map(_mark).with_output_types(_DESCRIBED)
-    )
+    mark = elements.pipeline | "Mark" >> beam.Create([(b"", None)]).with_output_types(_DESCRIBED)
     written = (
         (described, mark)
         | "WithMark" >> beam.Flatten()
@@ -93,10 +85,6 @@ def run_steps(elements: Collection, steps: _Steps[Any]) -> tuple[Collection, Col
 
 
 _DESCRIBED = tuple[bytes, Any]
-
-
-def _mark(start: bytes) -> tuple[bytes, None]:
-    return start, None
 
 
 def _plan(

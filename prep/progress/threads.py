@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from contextvars import copy_context
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -109,30 +108,20 @@ class StoppedError(BaseException):
 
 
 # folders of the work of this process that failed or was interrupted
-_stopped: set[AnyPath] = set()
-
-
-def stop_work(folder: AnyPath) -> None:
-    """Make ``check_working`` raise in all threads of this process until ``begin_work``."""
-    _stopped.add(folder)
-
-
-def begin_work(folder: AnyPath) -> None:
-    """Begin work, perhaps again."""
-    _stopped.discard(folder)
+STOPPED: set[AnyPath] = set()
 
 
 def check_working(folder: AnyPath) -> None:
     """Raise StoppedError if the work of a folder has failed or was interrupted; long calls do this often."""
-    if folder in _stopped:
+    if folder in STOPPED:
         raise StoppedError
 
 
 def in_threads(work: Callable[[Item, Tick], Result], items: Sequence[Item], tick: Tick) -> list[Result]:
     """Return the result of ``work`` for each item, or raise the first error.
 
-    ``work`` reports lines to where the caller does. It reports progress with a function that also ends it
-    after an error in another thread, so it calls that often, with 0 if need be.
+    ``work`` reports progress with a function that also ends it after an error in another thread, so it calls
+    that often, with 0 if need be.
     """
     stop = threading.Event()
 
@@ -143,7 +132,7 @@ def in_threads(work: Callable[[Item, Tick], Result], items: Sequence[Item], tick
 
     with ThreadPoolExecutor(num_jobs()) as pool:
         try:
-            futures = [pool.submit(copy_context().run, work, item, tick_on) for item in items]
+            futures = [pool.submit(work, item, tick_on) for item in items]
             for future in as_completed(futures):
                 # raises the error of a thread at once, even if an earlier item is still being processed
                 future.result()
