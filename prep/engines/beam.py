@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, suppress
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
@@ -35,6 +36,10 @@ def find_run(arguments: Sequence[str]) -> Callable[[Work], None]:
         OptionsError: Beam does not accept the pipeline options.
     """
     check_strings("beam_args", arguments)
+    for before, word in pairwise(["=", *arguments]):
+        # Beam would run without it
+        if "=" in before and not word.startswith("-"):
+            raise OptionsError(f"Apache Beam: {word!r} is not an option")
     # its log must go to the real standard error
     PipelineOptions([])
     printed = io.StringIO()

@@ -36,7 +36,7 @@ FAULTS = [
     (
         "an error is printed to standard output",
         MAIN,
-        "            console().error(str(failure))\n            return failure.status",
+        "            LOGGER.error(str(failure))\n            return failure.status",
         "            print(failure)\n            return failure.status",
         f"{LINES}::test_a_wrong_value_is_refused_by_name",
     ),
@@ -134,15 +134,15 @@ FAULTS = [
     (
         "quiet drops warnings",
         CONSOLE,
-        "if is_warning or not self.is_quiet:",
-        "if not self.is_quiet:",
+        "logging.WARNING if quiet",
+        "logging.ERROR if quiet",
         f"{STREAMS}::test_quiet_leaves_warnings_and_verbose_adds_details",
     ),
     (
         "an error that is printed as JSON is not printed for people",
         MAIN,
-        "            console().error(str(failure))\n            return failure.status",
-        "            as_json or console().error(str(failure))\n            return failure.status",
+        "            LOGGER.error(str(failure))\n            return failure.status",
+        "            as_json or LOGGER.error(str(failure))\n            return failure.status",
         f"{REFUSALS}::test_a_refusal_has_a_code_and_names_what_is_wrong",
     ),
     (
