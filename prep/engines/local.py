@@ -33,15 +33,21 @@ def run(work: Work) -> None:
     if not number or function is None:
         run_on_threads(work)
         return
-    # each of the others writes one shard at a time, and so does this one
-    num_threads = num_writers() if in_store(work.folder) else 1
     others, jobs = _Processes(), 1 if is_limited() else None
     try:
-        with ProcessPoolExecutor(number, others, _begin, (function, jobs)) as pool:
+        pool = ProcessPoolExecutor(number, others, _begin, (function, jobs))
+    except (ImportError, NotImplementedError, OSError):
+        # a container may have no semaphores
+        run_on_threads(work)
+        return
 
-            def call(item: object) -> None:
-                pool.submit(_call, item).result()
+    def call(item: object) -> None:
+        pool.submit(_call, item).result()
 
+    # each of the others writes one shard at a time, and so does this one
+    num_threads = num_writers() if in_store(work.folder) else 1
+    try:
+        with pool:
             share(work, [*[work.function] * num_threads, *[call] * number], end=others.end)
     except BrokenProcessPool:
         raise others.lost() from None
@@ -67,18 +73,22 @@ def _pickled(function: Callable[[Any], object]) -> bytes | None:
     return None if b"__main__" in content else content
 
 
+_STARTING = threading.Lock()
+
+
 class _Process(SpawnProcess):
     def start(self) -> None:
         """Start the process, which would run a script without a guard again, and obey Ctrl-C itself."""
-        script = sys.modules["__main__"]
-        sys.modules["__main__"] = ModuleType("__main__")
-        # inherited, and for good
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-        try:
-            super().start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-            sys.modules["__main__"] = script
+        with _STARTING:
+            script = sys.modules["__main__"]
+            sys.modules["__main__"] = ModuleType("__main__")
+            # inherited, and for good
+            mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+            try:
+                super().start()
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+                sys.modules["__main__"] = script
 
 
 class _Processes(SpawnContext):
@@ -95,7 +105,8 @@ class _Processes(SpawnContext):
     def end(self) -> None:
         """Make the processes give up their calls and end."""
         for process in self._started:
-            process.terminate()
+            if process.is_alive():
+                process.terminate()
 
     def lost(self) -> BuildError:
         """Return the error that names the process that has died; then the pool ended the others."""

@@ -183,7 +183,7 @@ def test_differences_and_findings_are_results_with_status_1(own):
     assert run("audit twice").status == 0
     ended, document = run_json("audit twice --fail-on conflict --fail-on size")
     assert (ended.status, ended.err.count("\n")) == (1, 1)
-    assert "--fail-on" in ended.err
+    assert "fail_on=" in ended.err
     assert {found["kind"] for found in document["findings"]} >= {"conflict"}
 
 
@@ -216,7 +216,7 @@ def test_a_build_that_rejects_too_much_names_the_files_and_where_all_are_listed(
 
 def test_a_plan_writes_nothing_and_reports_what_the_output_holds(here):
     for line, named in (
-        ("plan images photos data", "--shards"),
+        ("plan images photos data", "shards="),
         ("plan images photos data --shards 2", "data"),
     ):
         before = snapshot(".")
