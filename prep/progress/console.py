@@ -18,6 +18,9 @@ class _Handler(logging.Handler):
         """Print one record: of tfshards its text, of a library also where it comes from."""
         lines = [one_line(line) for line in record.getMessage().splitlines()]
         if record.name != LOGGER.name:
+            if record.levelno < logging.getLogger().level:
+                # of the loader, whose logger has the level of its parent
+                return
             # Beam logs an error several times with the traces of all workers
             last = None if LOGGER.isEnabledFor(logging.DEBUG) else 1
             lines = [f"{record.name}: {record.levelname}: {line}" for line in lines[:last]]

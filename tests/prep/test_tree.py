@@ -11,6 +11,7 @@ import pytest
 
 from tests.surface.command import run, run_json
 from tfshards.prep import ImageFolder, Options, build
+from tfshards.prep.progress.console import reporting
 
 ANY = Options(max_rejected=1)
 
@@ -96,8 +97,9 @@ def test_rejected_files_of_any_name_are_found_by_it(image_folder, tmp_path, quie
 
 def test_status_lines_and_warnings_from_python_are_escaped_too(image_folder, tmp_path, capsys):
     root = image_folder({"c\n/1.png": 1, "C\n/2.png": 1, "\x1b[1m.png": 1})
-    for _ in range(2):
-        build(ImageFolder(root), tmp_path / "o\nut", options=Options(name="n", duplicates="drop"))
+    with reporting():
+        for _ in range(2):
+            build(ImageFolder(root), tmp_path / "o\nut", options=Options(name="n", duplicates="drop"))
     lines = capsys.readouterr().err.split("\n")
     assert all(line.isprintable() for line in lines)
     for line, text in ((0, r"'C\n' and 'c\n'"), (1, r"'\x1b[1m.png'"), (-2, r"o\nut is up to date")):
