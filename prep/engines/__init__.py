@@ -1,1 +1,1 @@
-"""Run a function over items: on Apache Beam, or on threads of this process."""
+"""Run a function over items: in processes of this machine, or on Apache Beam; transforms for pipelines."""

@@ -20,7 +20,7 @@ EngineName: TypeAlias = Literal["local", "beam"]
 
 # for the end of threads after Ctrl-C, of which one may wait for a job that continues elsewhere
 _END_SECONDS = 3
-# between two measurements, which may take a tenth of the time at most
+# between two measurements, which may take a fiftieth of the time at most
 _MEASURE_SECONDS = 0.1
 
 
@@ -142,12 +142,11 @@ def _follow(threads: Sequence[threading.Thread], work: Work) -> None:
     """Show how much is done until the threads end."""
     pause = _MEASURE_SECONDS
     with Meter(work.label, work.size.num_examples, "examples") as meter:
-        for thread in threads:
-            while thread.is_alive():
-                thread.join(pause)
-                begun = time.monotonic()
-                # a store may be out of reach for a while
-                with suppress(OSError, TfshardsError):
-                    meter.reach(work.measure())
-                pause = max(_MEASURE_SECONDS, 10 * (time.monotonic() - begun))
-        meter.reach(work.measure())
+        while threads:
+            threads[0].join(pause)
+            threads = [thread for thread in threads if thread.is_alive()]
+            begun = time.monotonic()
+            # a store may be out of reach for a while
+            with suppress(OSError, TfshardsError):
+                meter.reach(work.measure())
+            pause = max(_MEASURE_SECONDS, 50 * (time.monotonic() - begun))

@@ -1,1 +1,1 @@
-"""What a command reports: status lines, warnings, progress; and threads that report, with their limit."""
+"""What a command reports: status lines, warnings, progress; how many processes and threads work."""
