@@ -20,10 +20,11 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 
 from tfshards.prep.engines.table import Work, share
 from tfshards.prep.engines.transform import Checked
-from tfshards.prep.engines.worker import Requirements, marked_error, marking_errors, requirements_of
+from tfshards.prep.engines.worker import marked_error, marking_errors, needed_paths
 from tfshards.prep.progress.threads import STOPPED, StoppedError, check_working, num_jobs
 from tfshards.schemas import BuildError, OptionsError
 from tfshards.schemas.errors import check_strings
+from tfshards.schemas.storage import AnyPath
 
 # DirectRunner would first try to fetch Prism from the internet.
 _LOCAL = "FnApiRunner"
@@ -79,13 +80,13 @@ def run(work: Work, arguments: Sequence[str] = ()) -> None:
 
     def run_pipeline(options: PipelineOptions) -> None:
         try:
-            pipeline_of(work, needed, options).run().wait_until_finish()
+            pipeline_of(work, paths, options).run().wait_until_finish()
         except Exception as failure:
             # it may have the trace of a worker, perhaps within one of Java
             text = str(failure) or repr(failure)
             raise marked_error(failure) or BuildError(_ENDED, *text.splitlines()) from failure
 
-    with requirements_of(work) as needed:
+    with needed_paths(work) as paths:
         # in a thread, so that Ctrl-C reaches the main thread, which shows the progress, and not Beam
         share(replace(work, items=[options_of(arguments)]), [run_pipeline])
 
@@ -95,7 +96,7 @@ _ENDED = (
 )
 
 
-def pipeline_of(work: Work, needed: Requirements, options: PipelineOptions) -> beam.Pipeline:
+def pipeline_of(work: Work, paths: Sequence[AnyPath], options: PipelineOptions) -> beam.Pipeline:
     """Return the pipeline that calls the function with every item."""
     is_local = options.view_as(StandardOptions).runner == _LOCAL
     pipeline = beam.Pipeline(options=options)
@@ -104,13 +105,13 @@ def pipeline_of(work: Work, needed: Requirements, options: PipelineOptions) -> b
         pipeline
         | beam.Create([pickle.dumps(item) for item in work.items], reshuffle=False)
         | beam.Reshuffle()
-        | "Call" >> beam.ParDo(_Call((work.function, work.folder, is_local), needed.check))
+        | "Call" >> beam.ParDo(_Call((work.function, work.folder, is_local), paths))
     )
     return pipeline
 
 
 class _Call(Checked):
-    """Calls the function with an item, on a worker that meets the requirements."""
+    """Calls the function with an item, on a worker that is fit for it."""
 
     def setup(self) -> None:
         """Check the worker."""

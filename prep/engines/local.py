@@ -109,8 +109,9 @@ class _Processes(SpawnContext):
                 process.terminate()
 
     def lost(self) -> BuildError:
-        """Return the error that names the process that has died; then the pool ended the others."""
-        for process in self._started:
+        """Return the error that names the process that has died."""
+        # then the pool ended the others by SIGTERM
+        for process in sorted(self._started, key=lambda each: each.exitcode == -signal.SIGTERM):
             if (status := process.exitcode) not in (None, 0, _ENDED):
                 end = signal.Signals(-status).name if status < 0 else f"status {status}"
                 what = f"the worker process {process.pid} died ({end})"

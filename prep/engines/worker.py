@@ -8,9 +8,8 @@ import re
 import secrets
 import sys
 from base64 import b64decode, b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from tfshards.prep.engines.table import Work
@@ -20,55 +19,38 @@ from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.verbs import exists, first_entry, put
 
 
-@dataclass(frozen=True)
-class Requirements:
-    """What a worker needs to write the same bytes as any other.
-
-    Attributes:
-        versions: version of each package on which the bytes, or the pickled function, depend.
-        paths: files and folders that exist where the main process runs.
-    """
-
-    versions: Mapping[str, str]
-    paths: tuple[AnyPath, ...]
-
-    def check(self) -> None:
-        """Raise BuildError if this process does not meet the requirements."""
-        check_versions(self.versions)
-        for path in self.paths:
-            try:
-                why = "" if exists(path) else "it does not exist there"
-            except (OSError, TfshardsError) as error:
-                why = str(error)
-            if why:
-                raise BuildError(
-                    f"a worker on {platform.node()} does not see {path} ({why}); mount source and dataset on "
-                    "every worker under the same absolute paths, or, of a store, give every worker its "
-                    "address and credentials"
-                )
-
-
 @contextmanager
-def requirements_of(work: Work) -> Iterator[Requirements]:
-    """Yield the requirements of work that this process starts; its folder has a token until the end."""
+def needed_paths(work: Work) -> Iterator[tuple[AnyPath, ...]]:
+    """Yield files and folders that workers must see, with a token in the folder of the work until the end."""
     # another folder with the same path has no file with this name
     token = work.folder / f"token-{secrets.token_hex(8)}"
     put(token, b"")
     try:
-        yield Requirements(own_versions(), (token, *map(first_entry, work.sources)))
+        yield token, *map(first_entry, work.sources)
     finally:
         token.unlink(missing_ok=True)
 
 
-def check_versions(needed: Mapping[str, str]) -> None:
-    """Raise BuildError if this process has other versions than the main process (see ``own_versions``)."""
+def check_worker(versions: Mapping[str, str], paths: Sequence[AnyPath]) -> None:
+    """Raise BuildError if this process has other versions than the main process, or does not see paths."""
     own = own_versions()
-    for name, number in needed.items():
+    for name, number in versions.items():
         if own.get(name) != number:
-            versions = ", ".join(f"{package} {release}" for package, release in needed.items())
+            listed = ", ".join(f"{package} {release}" for package, release in versions.items())
             raise BuildError(
                 f"a worker on {platform.node()} has {name} {own.get(name, 'not at all')}, but the command "
-                f"runs with {number}; give every worker the same versions: {versions}"
+                f"runs with {number}; give every worker the same versions: {listed}"
+            )
+    for path in paths:
+        try:
+            why = "" if exists(path) else "it does not exist there"
+        except (OSError, TfshardsError) as error:
+            why = str(error)
+        if why:
+            raise BuildError(
+                f"a worker on {platform.node()} does not see {path} ({why}); mount source and dataset on "
+                "every worker under the same absolute paths, or, of a store, give every worker its address "
+                "and credentials"
             )
 
 
