@@ -25,7 +25,7 @@ demo: $(VENV)/.examples
 	rm -rf demo
 	$(BIN)/python examples/digits_folder.py demo/digits
 	$(BIN)/tfshards build images demo/digits demo/data/digits --shards 8 --shards test=2 \
-	  --split train=0.8 --split test=0.2 --stratify
+	  --splits train=0.8 --splits test=0.2 --stratify
 	$(BIN)/tfshards verify demo/data/digits --deep
 	$(BIN)/python examples/mirrored_fit.py demo/data/digits
 
@@ -90,9 +90,6 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/verify.py --photos $(PHOTOS)
 	$(if $(OLD),$(BIN)/python benchmarks/compare.py $(OLD) src --photos $(OF_PHOTOS) --arrays $(OF_ARRAYS))
 	$(BIN)/python benchmarks/read.py --photos $(PHOTOS)
-	$(BIN)/python benchmarks/decode.py --photos $(PHOTOS)
-	$(BIN)/python benchmarks/distribute.py --photos $(PHOTOS)
-	$(BIN)/python benchmarks/remote.py
 	$(BIN)/python benchmarks/remote_read.py
 	$(BIN)/python benchmarks/shuffle.py
 	$(BIN)/python benchmarks/scale.py --counts 100000 1000000

@@ -9,6 +9,7 @@ are JPEG files of noise of about 29 KB, arrays have 784 bytes. Local files are i
 from __future__ import annotations
 
 import argparse
+import io
 import itertools
 import json
 import os
@@ -24,9 +25,11 @@ from pathlib import Path
 import measure
 import numpy as np
 from object_server import BUCKET, ObjectServer, objects_of
-from remote import make_image
 
-TABLES = ("bytes", "speed")
+TABLES = ("bytes", "caches", "speed")
+EPOCHS = 5
+# Of the bytes of a split: the limits of caches.
+SHARES = (0.1, 0.3, 0.5, 0.7)
 SHARDS = 16
 # What S3 Standard in us-east-1 asks for 1,000 GET requests, in dollars.
 PRICE = 0.0004
@@ -43,11 +46,15 @@ class Reading:
         source: the folder, or the URL.
         batch_size: the batch size.
         decode: the side to which images are decoded; 0 if they are not.
+        epochs: the epochs.
+        cache: ``cache=``.
     """
 
     source: str
     batch_size: int = 256
     decode: int = 0
+    epochs: int = 1
+    cache: str | None = None
 
 
 def main() -> None:
@@ -75,6 +82,8 @@ def main() -> None:
         server = ObjectServer(objects, options.delay)
         if "bytes" in options.only:
             print(report_bytes(server, folders), flush=True)
+        if "caches" in options.only:
+            print(report_caches(server, folders, Path(work)), flush=True)
         if "speed" in options.only:
             print(report_speed(server, folders, options.rounds), flush=True)
     print(f"\n{measure.machine(['tfshards', 'tensorflow', 'obstore', 'numpy'])}")
@@ -83,6 +92,15 @@ def main() -> None:
         f"\n`python benchmarks/remote_read.py --delay {options.delay} --photos {options.photos} --arrays "
         f"{options.arrays} --rounds {options.rounds} --only {' '.join(options.only)}`"
     )
+
+
+def make_image(side: int, seed: int = 0) -> bytes:
+    from PIL import Image
+
+    file = io.BytesIO()
+    pixels = np.random.default_rng(seed).integers(0, 256, (side // 8, side // 8, 3), dtype=np.uint8)
+    Image.fromarray(pixels).resize((side, side)).save(file, "JPEG", quality=90)
+    return file.getvalue()
 
 
 def build_photos(work: Path, count: int) -> Path:
@@ -123,6 +141,8 @@ def read(reading: Reading) -> dict[str, float]:
         reading.source,
         batch_size=reading.batch_size,
         shuffle=loader.Shuffle(seed=0),
+        epochs=reading.epochs,
+        cache=reading.cache,
         image=loader.Image(size=(reading.decode, reading.decode)) if reading.decode else None,
     )
     iterator = iter(data)
@@ -183,6 +203,24 @@ def report_bytes(server: ObjectServer, folders: Mapping[str, Path]) -> str:
         )
         goals.append(measure.goal(f"{name}, bytes fetched over bytes used", fetched / used, 1.05))
     return "\n".join(["\n### One shuffled epoch, without a cache\n", measure.table(head, rows), *goals])
+
+
+def report_caches(server: ObjectServer, folders: Mapping[str, Path], work: Path) -> str:
+    head = ("", "cache", "GB fetched", "over those without a cache")
+    rows, goals = [], []
+    for name, folder in folders.items():
+        size, without = totals(folder)[1], 0
+        for share in (0.0, *SHARES):
+            near = work / f"cache-{name}-{share}"
+            cache = f"disk:{near}, {int(share * size)}B" if share else None
+            measured(server, source=remote(name), epochs=EPOCHS, cache=cache)
+            fetched = sum(each.num_bytes for each in server.requests)
+            without = without or fetched
+            rows.append((name, f"{share:.0%}", f"{fetched / 1e9:.2f}", f"{fetched / without:.3f}"))
+            # the first epoch fetches everything, each of the others what is not kept
+            least = 1 - share * (EPOCHS - 1) / EPOCHS
+            goals.append(measure.goal(f"{name}, cache of {share:.0%}", fetched / without, least * 1.03))
+    return "\n".join([f"\n### {EPOCHS} shuffled epochs with a cache\n", measure.table(head, rows), *goals])
 
 
 def report_speed(server: ObjectServer, folders: Mapping[str, Path], rounds: int) -> str:

@@ -150,6 +150,8 @@ def build(folder: Path, repeats: bool) -> dict[str, object]:
 
     steps.make_plan = timed_plan
     steps.find_run = lambda *_: pretend
+    # the shards are sparse, and so are the images
+    steps.require_space = lambda *_: None
     prep.build(prep.ImageFolder(images), dataset, options=options)
     clock.end("commit")
     found = {"peak_mb": _peak_mb(), "seconds": {**clock.seconds}, "cpu": {**clock.cpu}}

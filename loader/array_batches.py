@@ -37,7 +37,7 @@ from tfshards.schemas.columns import Columns as Parser
 # Batches that are read while one is used.
 _AHEAD = 2
 # Bytes of records that are read together.
-_READ_BYTES = 8 << 20
+_READ_BYTES = 16 << 20
 # Fewer rows with images are processed by one thread.
 _FEWEST_ROWS = 4
 

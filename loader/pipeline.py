@@ -108,9 +108,7 @@ def load(
     Returns:
         Batches of shape ``(batch_size, *shape)``: a dict by feature name in the schema's order, or the tuple
         ``select``; with ``map_fn`` its result. Lists of any length are a ``tf.RaggedTensor`` of shape
-        ``(batch_size, None)``, or ``(batch_size, None, k)`` for lists of rows of ``k`` numbers; lists of
-        decoded images are ``(batch_size, None, height, width, channels)``, and with ``k`` images in every
-        example a tensor of shape ``(batch_size, k, height, width, channels)``. With
+        ``(batch_size, None)``, or ``(batch_size, None, k)`` for lists of rows of ``k`` numbers. With
         ``remainder="pad"`` or ``sample_weights`` there is one more float32 value of shape ``(batch_size,)``:
         the dict's ``sample_weight``, or the tuple's last element; 1 or the weight of the example, 0 for
         padding.

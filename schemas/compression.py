@@ -34,11 +34,6 @@ def unpacked(file: BinaryIO) -> BinaryIO:
     return cast("BinaryIO", found)
 
 
-def tensorflow_name(compression: str) -> str:
-    """Return what ``tf.data.TFRecordDataset`` calls a compression."""
-    return "" if compression == "none" else "GZIP"
-
-
 def recorded_release(compression: str) -> dict[str, str]:
     """Return a compression with the release of its library, as the options in a manifest have it.
 

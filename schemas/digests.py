@@ -32,28 +32,6 @@ def masked(crc: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
     return found
 
 
-# Castagnoli's polynomial, reflected.
-_POLYNOMIAL = np.uint32(0x82F63B78)
-
-
-def masked_crc32c_of_rows(rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
-    """Return the CRC-32C of each row of uint8, masked as in TFRecord files: rotated, plus a constant."""
-    crc = np.full(len(rows), 0xFFFFFFFF, np.uint32)
-    for column in rows.T:
-        crc = _TABLE[(crc ^ column) & np.uint32(0xFF)] ^ (crc >> np.uint32(8))
-    return masked(~crc)
-
-
-def _table() -> npt.NDArray[np.uint32]:
-    entries = np.arange(256, dtype=np.uint32)
-    for _ in range(8):
-        entries = np.where(entries & np.uint32(1), _POLYNOMIAL, np.uint32(0)) ^ (entries >> np.uint32(1))
-    return entries
-
-
-_TABLE = _table()
-
-
 # Number of a file's last bytes that the manifest holds. In a TFRecord file these are the checksum of the last
 # record and four bytes of its data; in a gzip file the checksum and the length of the uncompressed data.
 NUM_LAST_BYTES = 8

@@ -179,7 +179,7 @@ class Feature(JsonRecord):
 
     @property
     def is_image(self) -> bool:
-        """Whether a value is an encoded image whose pixels may be mixed, which those of a mask may not."""
+        """Whether a value is an encoded image whose pixels may be mixed, unlike a mask's."""
         return self.kind == "image"
 
     @property
@@ -300,7 +300,7 @@ def _pixels_fault(feature: Feature) -> str | None:
 
 
 def are_pixels(feature: Feature) -> bool:
-    """Return whether dtype and shape of a feature are those of pixels."""
+    """Return whether dtype and shape of a feature fit pixels."""
     shape = feature.shape
     is_image = len(shape) in (2, 3) and all(shape) and (*shape, 1)[2] in (1, 3, 4)
     return is_image and feature.dtype in ("uint8", "uint16")

@@ -16,7 +16,6 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 sys.path[:0] = [str(HERE), str(ROOT / "src")]
 
-from charts import add_charts  # noqa: E402
 from commands import command_pages  # noqa: E402
 
 ROOMS = {
@@ -46,19 +45,16 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     pages["dockerfile.md"] = dockerfiles_page()
     pages["cli.md"] = command_pages()
     pages |= {f"{room}.md": room_page(room, text) for room, text in ROOMS.items()}
-    pages["style.css"] = (HERE / "style.css").read_text()
     for name, content in pages.items():
         files.append(File.generated(config, name, content=content))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Redirect links out of ``docs/``, add charts, and separate lists from what precedes them."""
+    """Redirect links out of ``docs/``, and separate lists from what precedes them."""
     # what tests/pages.py reads
     markdown = re.sub(r"^<!-- (?:run|check|no-run)\b.*? -->$", "", markdown, flags=re.M | re.S)
     markdown = re.sub(r"^( *```\w+) no-run$", r"\1", markdown, flags=re.M)
-    if page.file.src_uri == "benchmarks.md":
-        markdown = add_charts(markdown, ROOT / "docs" / "benchmarks.charts.json")
     markdown = re.sub(
         r"\]\((?:\.\./)?(examples[^)]*|docker/[a-z]+.Dockerfile|[A-Z]+\.md)\)", _target, markdown
     )

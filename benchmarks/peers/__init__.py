@@ -1,1 +1,1 @@
-"""Readers and writers of other tools, each run in an environment of its own by benchmarks/resume_peers.py."""
+"""Readers of other tools, each run in an environment of its own by benchmarks/resume_peers.py."""

@@ -21,30 +21,23 @@ class Tool:
 
     Attributes:
         title: its name in tables.
-        reader: its module in this folder, or None if it does not read in this comparison.
-        writer: its key in ``writers.WRITERS``, or None.
+        reader: its module in this folder.
         requirements: what is installed; nothing for tfshards, which runs in the environment of this script.
     """
 
     title: str
-    reader: str | None
-    writer: str | None
+    reader: str
     requirements: tuple[str, ...]
 
 
 _DATASETS = ("datasets==5.2.0", "torchdata==0.11.0", TORCH)
-# TFDS imports importlib_resources without requiring it.
-_TFDS = ("tensorflow-datasets==4.9.10", "tensorflow==2.21.0", "importlib-resources==6.5.2")
 TOOLS = {
-    "tfshards": Tool("tfshards", "read_tfshards", "tfshards", ()),
-    "grain": Tool(
-        "Grain, ArrayRecord", "read_grain", "array_record", ("grain==0.2.18", "array-record==0.8.6")
-    ),
-    "mds": Tool("MosaicML streaming", "read_mds", "mds", ("mosaicml-streaming==0.13.0", TORCH)),
-    "litdata": Tool("litData", "read_litdata", "litdata", ("litdata==0.2.76", TORCH)),
-    "datasets": Tool("HF datasets, shuffle buffer", "read_datasets", None, _DATASETS),
-    "datasets-map": Tool("HF datasets by index, torchdata", "read_datasets_map", None, _DATASETS),
-    "tfds": Tool("TFDS", None, "tfds", _TFDS),
+    "tfshards": Tool("tfshards", "read_tfshards", ()),
+    "grain": Tool("Grain, ArrayRecord", "read_grain", ("grain==0.2.18", "array-record==0.8.6")),
+    "mds": Tool("MosaicML streaming", "read_mds", ("mosaicml-streaming==0.13.0", TORCH)),
+    "litdata": Tool("litData", "read_litdata", ("litdata==0.2.76", TORCH)),
+    "datasets": Tool("HF datasets, shuffle buffer", "read_datasets", _DATASETS),
+    "datasets-map": Tool("HF datasets by index, torchdata", "read_datasets_map", _DATASETS),
 }
 
 

@@ -38,7 +38,7 @@ def traced(function: Callable[..., object], signature: Sequence[tf.TypeSpec]) ->
 
     Before the first call of a function, tf.data places each of its operations on a device, optimizes it with
     Grappler and checks it for oneDNN. For a pipeline of about twenty functions, this takes longer than
-    everything else up to the first batch (benchmarks/first_batch.py). The attribute skips all three steps:
+    everything else up to the first batch (benchmarks/compare.py). The attribute skips all three steps:
     see ``FunctionMetadata::Create`` in tensorflow/core/data/captured_function.cc.
     """
     concrete: ConcreteFunction = _function(function, signature, _RUN_AS_TRACED).get_concrete_function()

@@ -28,7 +28,7 @@ def call_method(
     holds. Here whoever runs the graph must keep the object of the method; see ``keep_alive``.
 
     Args:
-        specs: those of its results.
+        specs: the specs of its results.
     """
     weak = weakref.WeakMethod(method)
 
@@ -66,7 +66,7 @@ def _end_calls_at_exit() -> None:
 def _end_calls() -> None:
     """Let the threads of iterators leave Python before the interpreter ends.
 
-    Otherwise an iterator that still exists then, such as that of a traceback, waits in its destructor for a
+    Otherwise an iterator that still exists then, such as one in a traceback, waits in its destructor for a
     thread that waits for the interpreter.
     """
     _ending.set()

@@ -31,7 +31,7 @@ class Part:
     Attributes:
         index: from 0 to ``count - 1``.
         count: the number of parts.
-        rest: whether all examples except those of the part are read.
+        rest: whether the part is left out, and everything else is read.
     """
 
     index: int

@@ -87,7 +87,7 @@ def check_workers(order: Facts | None, batch_size: int, worker: Worker) -> None:
 
 
 def check_same_order(then: Facts | None, now: Facts) -> None:
-    """Raise OptionsError, which names the first difference, if the order differs from that of the run."""
+    """Raise OptionsError, which names the first difference, if the order differs from the run's."""
     if then is None:
         return
     for name in [*ORDER_FACTS, *(name for name in then if name not in ORDER_FACTS)]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from itertools import count
 
 import numpy as np
 
@@ -66,28 +64,6 @@ class Steps:
         found = np.full(ranks.shape, PADDING, np.int64)
         found[is_real] = numbers
         return found
-
-    def positions(
-        self, first_epoch: int = 0, first: int | None = None, stride: int = 1
-    ) -> Iterator[tuple[int, int]]:
-        """Yield epoch and step of each batch of the run, or of every ``stride``-th one.
-
-        Args:
-            first_epoch: is added to the epochs.
-            first: the index of the first batch, ``epoch * steps + step``; by default where the run begins.
-            stride: the distance of two indices.
-        """
-        steps, first = self.plan.assignment.num_steps, self.first if first is None else first
-        epochs = self.plan.epochs
-        indices = count(first, stride) if epochs is None else range(first, epochs * steps, stride)
-        for index in indices if steps else ():
-            epoch, step = divmod(index, steps)
-            yield first_epoch + epoch, step
-
-    @property
-    def first(self) -> int:
-        """The index of the first batch of the run."""
-        return self.plan.begin.epoch * self.plan.assignment.num_steps + self.plan.begin.step
 
     def _opened(self, number: int) -> Epoch:
         with self._lock:

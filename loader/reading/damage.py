@@ -68,7 +68,7 @@ class Damage:
         return len(found)
 
     def _sound(self) -> int:
-        """Return the number of the first example that can be read; without skipping that of the first one."""
+        """Return the number of the first example that can be read; without skipping, of the first one."""
         with self._lock:
             while self._is_skipped and not self._frames.is_sound(np.array([self._first_sound])).all():
                 self._first_sound += 1

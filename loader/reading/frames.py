@@ -4,14 +4,14 @@
             ^ offset of a record          ^ offset of the next, which ends it
 
 A header holds the length of the data and its checksum, a footer the checksum of the data. A record is sound
-if both checksums are right and the length is that of the index.
+if both checksums are right and the length equals the one in the index.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
@@ -253,34 +253,27 @@ class Frames:
         ends = np.cumsum(pieces.lengths)
         data = make(int(ends[-1]) if len(ends) else 0)
 
-        def fetch(piece: int) -> None:
-            end = int(ends[piece])
-            part = data[end - int(pieces.lengths[piece]) : end]
-            self.read_into(part, int(pieces.shards[piece]), int(pieces.offsets[piece]))
-
-        if self.is_local:
-            for piece in range(len(ends)):
-                fetch(piece)
-        else:
-            list(_requests(os.getpid()).map(fetch, range(len(ends))))
+        view, begins = data.data, ends - pieces.lengths
+        parts = [view[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
+        places = pieces.shards.tolist(), pieces.offsets.tolist()
+        # in a bucket many at the same time
+        each = map if self.is_local else _requests(os.getpid()).map
+        deque(each(self._read_into, parts, *places), maxlen=0)
         return data, starts
 
-    def read_into(self, data: Octets, shard: int, offset: int) -> None:
-        """Fill ``data`` with the bytes of a shard from an offset on; FormatError if it has none."""
-        end = offset + len(data)
+    def _read_into(self, part: memoryview, shard: int, offset: int) -> None:
+        """Fill ``part`` with the bytes of a shard from an offset on; FormatError if it has none."""
         try:
             if not self.is_local:
                 version = self._versions[shard] if self._versions else None
-                data[:] = np.frombuffer(view_range(self.paths[shard], offset, end, version), np.uint8)
+                part[:] = view_range(self.paths[shard], offset, offset + len(part), version)
                 return
-            file, filled = self._file(shard), 0
-            while filled < len(data):
-                more = os.preadv(file.descriptor, [data[filled:].data], offset + filled)
-                if not more:
-                    raise self._fault(
-                        shard, f"ends at byte {offset + filled}; it was cut after it was opened"
-                    )
-                filled += more
+            file = self._file(shard)
+            # Linux reads at most 2 GiB at a time
+            while (num_read := os.preadv(file.descriptor, [part], offset)) != len(part):
+                if not num_read:
+                    raise self._fault(shard, f"ends at byte {offset}; it was cut after it was opened")
+                part, offset = part[num_read:], offset + num_read
         except OSError as error:
             raise self._fault(shard, f"cannot be read: {error.strerror or error}") from None
 
@@ -352,7 +345,7 @@ class Frames:
 
 @cache
 def _requests(_process: int) -> ThreadPoolExecutor:
-    """Return the threads that request records; a forked process has none of those of its parent."""
+    """Return the threads that request records; a forked process has none of its parent's threads."""
     return ThreadPoolExecutor(_NUM_REQUESTS, thread_name_prefix="tfshards-fetching")
 
 

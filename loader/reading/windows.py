@@ -26,7 +26,7 @@ UNREADABLE = -3
 
 
 class Windows:
-    """Fetches the records of chunks, and lets go of those of a reader before the last two."""
+    """Fetches the records of chunks, and keeps the last two chunks of each reader."""
 
     def __init__(self, frames: Frames, cache: FirstRecords | None) -> None:
         """Prepare to fetch; with a cache, what it has is not fetched."""

@@ -77,7 +77,7 @@ def parse_examples(records: tf.Tensor, features: Sequence[Feature]) -> dict[str,
     Returns:
         By name, in the order of ``features``: shape ``(n, *feature.shape)`` of the feature's dtype, ragged
         for lists of any length, ``(n, None)`` or ``(n, None, k)``; an image or a mask is its encoded bytes,
-        shape ``(n,)`` string, and lists of them are ``(n, k)`` or ragged.
+        shape ``(n,)`` string.
     """
     values = tf.io.parse_example(records, {feature.name: description_of(feature) for feature in features})
     return {feature.name: _decode(values[feature.name], feature) for feature in features}

@@ -28,7 +28,7 @@ def flipped(pixels: tf.Tensor, image: Image, draws: Mapping[str, tf.Tensor]) -> 
 # The transform that Pillow and most other decoders of JPEG use; TensorFlow's default is faster and less
 # precise, and saves about 4 % of the decoding time.
 _DCT = "INTEGER_ACCURATE"
-# Pixels are converted before they are resized if they are at most this many times those of the result.
+# Pixels are converted before they are resized if there are at most this many times the pixels of the result.
 _FEW = 2
 
 

@@ -53,7 +53,7 @@ class Chunk(NamedTuple):
     """The intervals of a chunk of one reader.
 
     Attributes:
-        steps: shape ``(groups + 1,)`` int64: the first step of each group, counted from that of epoch 0,
+        steps: shape ``(groups + 1,)`` int64: the first step of each group, counted from the start of epoch 0,
             and the end of the last one.
         files: paths, string.
         intervals: shape ``(n, 3)`` int64: the file, the offset in it, and the number of records.
@@ -138,7 +138,7 @@ class Feed:
         return epoch, np.append(np.arange(first, end, self.group), end)
 
     def steps(self, chunk: np.int64) -> Ints:
-        """Return the steps at which the groups of a chunk begin, from that of epoch 0, and the end."""
+        """Return the steps at which the groups of a chunk begin, counted from epoch 0, and the end."""
         epoch, steps = self.groups(int(chunk))
         return steps + epoch * self.plan.assignment.num_steps
 

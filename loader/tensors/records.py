@@ -23,7 +23,7 @@ def read_groups(feed: Feed, begin: tf.Tensor, end: tf.Tensor) -> tf.data.Dataset
     """Return the records of the chunks ``[begin, end)`` (int64), a group of steps at a time.
 
     Returns:
-        ``(begin, end, records)``: the steps ``[begin, end)``, counted from that of epoch 0, int64; and the
+        ``(begin, end, records)``: the steps ``[begin, end)``, counted from epoch 0, int64; and the
         records of their rows, string, ``MISSING`` where there is none, or it cannot be read. With one reader
         they have the shapes ``()``, ``()`` and ``(rows,)``, with several one more axis before; see
         ``completed``.

@@ -56,7 +56,7 @@ class WriteShards(Transform):  # type: ignore[misc]
     under the same path, or reach its bucket.
 
     The result is a ``WriteShardsResult``. If the folder already holds this build, nothing is written. See
-    docs/beam.md for counters, retries and what workers need.
+    docs/clusters.md for counters, retries and what workers need.
 
     Args:
         dataset: folder of the dataset, or its URL in an object store; created if it does not exist.

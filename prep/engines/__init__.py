@@ -1,1 +1,1 @@
-"""Run a function over items: in processes of this machine, or on Apache Beam; transforms for pipelines."""
+"""Run the shard writers on all cores of this machine or on Apache Beam."""

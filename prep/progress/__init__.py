@@ -1,1 +1,1 @@
-"""What a command reports: status lines, warnings, progress; how many processes and threads work."""
+"""Report status lines, warnings and progress; run threads within their limit."""

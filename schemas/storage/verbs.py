@@ -383,7 +383,7 @@ def delete_uploads(folder: AnyPath) -> None:
     """Remove the parts of uploads into a folder that were not finished, which only S3 lists.
 
     Azure removes them after a week. In other stores, and without the right to list them, a rule of the bucket
-    removes them; see docs/storage.md.
+    removes them; see docs/buckets.md.
     """
     if isinstance(folder, RemotePath) and folder.scheme == "s3":
         with suppress(OSError):

@@ -85,10 +85,10 @@ FAULTS = [
     ),
     (
         "a run resumes one step late",
-        "loader/order/steps.py",
-        "self.plan.begin.epoch * self.plan.assignment.num_steps + self.plan.begin.step\n",
-        "self.plan.begin.epoch * self.plan.assignment.num_steps + self.plan.begin.step + 1\n",
-        EVERY_BATCH,
+        "loader/tensors/feed.py",
+        "first = max(first, self.plan.begin.step)\n",
+        "first = max(first, self.plan.begin.step + 1)\n",
+        LARGE,
     ),
     (
         "the position of arrays is one step late",
