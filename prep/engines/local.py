@@ -48,6 +48,9 @@ def run(work: Work) -> None:
     num_threads = num_writers() if in_store(work.folder) else 1
     try:
         with pool:
+            # all start at once: a pool notices the death of a process from its next answer on
+            for _ in range(number):
+                pool.submit(os.getpid)
             share(work, [*[work.function] * num_threads, *[call] * number], end=others.end)
     except BrokenProcessPool:
         raise others.lost() from None
