@@ -153,12 +153,12 @@ def build(folder: Path, repeats: bool) -> dict[str, object]:
     steps.find_run = lambda *_: pretend
     # the shards are sparse, and so are the images
     write.require_space = lambda *_: None
-    prep.build(prep.ImageFolder(images), dataset, options=options, log=lambda _: None)
+    prep.build(prep.ImageFolder(images), dataset, options=options)
     clock.end("commit")
     found = {"peak_mb": _peak_mb(), "seconds": {**clock.seconds}, "cpu": {**clock.cpu}}
     steps.make_plan = make_plan
     if repeats:
-        prep.build(prep.ImageFolder(images), dataset, options=options, log=lambda _: None)
+        prep.build(prep.ImageFolder(images), dataset, options=options)
         clock.end("again")
         for name, times in (("seconds", clock.seconds), ("cpu", clock.cpu)):
             found[name]["again"] = times["again"]

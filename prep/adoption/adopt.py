@@ -19,7 +19,7 @@ from tfshards.prep.adoption.files import ChosenFiles, choose_files
 from tfshards.prep.building.commit import check_readable, commit
 from tfshards.prep.building.state import OutputState, difference, inspect_output
 from tfshards.prep.planning.plan import label_counts
-from tfshards.prep.progress.lines import Log, Meter, report_warning, takes_log, to_stderr
+from tfshards.prep.progress.lines import Meter, report_warning
 from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.prep.records.dataset_files import digest_problems
 from tfshards.prep.records.frames import Frame, RecordError
@@ -55,7 +55,6 @@ class _Read(NamedTuple):
     features: Features
 
 
-@takes_log
 def adopt(
     dataset: str | os.PathLike[str],
     *,
@@ -64,7 +63,6 @@ def adopt(
     label: str | None = None,
     class_names: ClassNames = None,
     overwrite: bool = False,
-    log: Log = to_stderr,
 ) -> Manifest:
     """Write a manifest for existing TFRecord files, plain or compressed with gzip.
 
@@ -80,7 +78,6 @@ def adopt(
         class_names: file of the class names in label order, one per line, or a dataset that has them, or the
             names.
         overwrite: replace the dataset of an earlier call with other files, records or options.
-        log: receives status lines.
 
     Returns:
         The manifest.

@@ -30,7 +30,7 @@ from tfshards.prep.option import recorded_options
 from tfshards.prep.planning.make_plan import check_types, make_plan
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
 from tfshards.prep.planning.plan import Layouts, Plan, label_counts_of
-from tfshards.prep.progress.lines import Log, Written, report_line, report_warning, takes_log, to_stderr
+from tfshards.prep.progress.lines import Written, report_line, report_warning
 from tfshards.prep.records.values import check_comparable
 from tfshards.prep.sources.base import Reader, Source
 from tfshards.prep.writing.build_folder import BuildFolder, Reject, ShardId, ShardPlan
@@ -42,7 +42,6 @@ from tfshards.schemas.storage import AnyPath
 _RECORD_OVERHEAD = 96
 
 
-@takes_log
 def build(
     source: Source,
     dataset: str | os.PathLike[str],
@@ -54,7 +53,6 @@ def build(
     engine: EngineName | None = None,
     checksum: bool = False,
     beam_args: Sequence[str] = (),
-    log: Log = to_stderr,
 ) -> Manifest:
     """Build a dataset from a source, or resume an interrupted build.
 
@@ -75,7 +73,6 @@ def build(
         engine: engine that writes the shards: "local", all cores of this machine, or "beam", Apache Beam. By
             default Beam if pipeline options are given, and local otherwise.
         beam_args: Apache Beam's pipeline options, such as ``["--runner=FlinkRunner"]``.
-        log: receives status lines.
 
     Returns:
         The manifest.

@@ -11,7 +11,7 @@ from tfshards.prep.building.commit import commit
 from tfshards.prep.building.made import made_of
 from tfshards.prep.building.output import claimed, output_folder
 from tfshards.prep.building.state import inspect_output, plain_folder, plain_name
-from tfshards.prep.progress.lines import Log, report_line, takes_log, to_stderr
+from tfshards.prep.progress.lines import report_line
 from tfshards.prep.records.dataset_files import file_problems
 from tfshards.prep.sources.staging_folder import staged_folders
 from tfshards.prep.writing.build_folder import BuildFolder
@@ -99,8 +99,7 @@ def _described(dataset: AnyPath, folder: str, manifest: Manifest | None, *, is_c
     )
 
 
-@takes_log
-def restore(dataset: str | os.PathLike[str], folder: str, *, log: Log = to_stderr) -> Manifest:
+def restore(dataset: str | os.PathLike[str], folder: str) -> Manifest:
     """Make an earlier generation of a dataset the dataset again.
 
     Only the pointer is replaced. The generation that was the dataset is kept in its turn.
@@ -108,7 +107,6 @@ def restore(dataset: str | os.PathLike[str], folder: str, *, log: Log = to_stder
     Args:
         dataset: folder of the dataset, or its URL.
         folder: name of the folder of the generation, as "generations" lists it.
-        log: receives status lines.
 
     Returns:
         Its manifest.

@@ -8,7 +8,7 @@ from functools import partial
 
 from tfshards.prep.building.state import system_fault
 from tfshards.prep.engines.table import Work
-from tfshards.prep.progress.lines import WorkProgress, Written, report_line
+from tfshards.prep.progress.lines import Written, report_line
 from tfshards.prep.writing.build_folder import FinishedShard, ShardId, ShardPlan, plan_digest
 from tfshards.prep.writing.shard import ShardTask, write_shard
 from tfshards.schemas import BuildError, Shard, TfshardsError
@@ -76,16 +76,15 @@ class Writer:
         """Write the shards that ``begin`` has returned."""
         if not missing:
             return
-        folder, whole = self.task.folder, _total(missing.values())
-        progress = WorkProgress(self.task.name, whole.num_examples)
+        folder = self.task.folder
         work = Work(
-            partial(write_shard, replace(self.task, reporter=progress.reporter)),
-            [*missing],
-            progress,
-            size=whole,
+            function=partial(write_shard, self.task),
+            items=[*missing],
+            label=self.task.name,
+            size=_total(missing.values()),
             folder=folder.work,
             sources=self.locations,
-            measure=lambda: _total(missing[shard] for shard in folder.recorded(missing)),
+            measure=lambda: sum(missing[shard].num_examples for shard in folder.recorded(missing)),
         )
         run_work(self.run, work, folder.dataset)
 

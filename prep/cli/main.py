@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import io
 import json
-import logging
 import os
 import signal
 import sys
@@ -25,7 +24,8 @@ from tfshards.prep.cli.config import Config, read_config
 from tfshards.prep.cli.failure import Failure, failure_of, interruption
 from tfshards.prep.cli.parser import Verb, make_parser, subcommands
 from tfshards.prep.cli.verbs import VERBS
-from tfshards.prep.progress.console import Console, console, reporting
+from tfshards.prep.progress.console import reporting
+from tfshards.prep.progress.lines import LOGGER
 from tfshards.prep.progress.threads import limited_jobs
 from tfshards.schemas import OptionsError
 from tfshards.schemas.json_reader import as_json
@@ -36,12 +36,10 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
     given = list(sys.argv[1:] if arguments is None else arguments)
     end = given.index("--") if "--" in given else len(given)
     own, beam_args = given[:end], given[end + 1 :]
-    # Beam and its dependencies warn at import about parts that are not used here.
-    logging.basicConfig(level=logging.ERROR)
     config, args = Config(), argparse.Namespace()
     # until the arguments are parsed, which may fail
     prints_json = "--json" in own
-    with ExitStack() as stack:
+    with reporting(), ExitStack() as stack:
         try:
             parser = make_parser(verbs, own)
             if own and own[0].startswith("-") and own[0] not in parser._option_string_actions:
@@ -52,14 +50,14 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
             if unknown:
                 args.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
             _check_beam_args(args, beam_args)
-            stack.enter_context(reporting(Console(is_quiet=args.quiet, is_verbose=args.verbose)))
-            console().detail(f"tfshards {version('tfshards')}, {args.parser.prog}")
+            stack.enter_context(reporting(quiet=args.quiet, verbose=args.verbose))
+            LOGGER.debug(f"tfshards {version('tfshards')}, {args.parser.prog}")
             stack.enter_context(limited_jobs(args.jobs))
             result = args.call.run({**vars(args), "beam_args": beam_args})
             _print_result(result, prints_json=prints_json)
             # a report of faults is false, other results are true
             status = 1 if hasattr(result, "to_json") and not result else 0
-            console().detail(f"exit status {status}")
+            LOGGER.debug(f"exit status {status}")
             return status
         except SystemExit as end:
             # raised by argparse after --help
@@ -69,16 +67,16 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
             call = getattr(args, "call", None)
             failure = interruption(status, is_resumable=bool(call and call.takes_beam_args))
             # after the ^C that a terminal shows
-            console().error(f"\n{failure.message}")
+            LOGGER.error(f"\n{failure.message}")
             _print_failure(failure, prints_json=prints_json)
             return status
         except Exception as error:
             failure = failure_of(error, lambda message: config.with_origin(message, args), own)
-            console().detail(traceback.format_exc())
+            LOGGER.debug(traceback.format_exc())
             _print_failure(failure, prints_json=prints_json)
             if failure.kind == "internal":
                 raise
-            console().error(f"tfshards: {failure.message}")
+            LOGGER.error(f"tfshards: {failure.message}")
             return failure.status
 
 

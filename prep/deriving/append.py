@@ -23,7 +23,7 @@ from tfshards.prep.engines.table import EngineName, find_run, is_distributed
 from tfshards.prep.planning.make_plan import make_plan
 from tfshards.prep.planning.options import DEFAULT_MAX_REJECTED, Options, ShardCounts, Shards
 from tfshards.prep.planning.plan import plan_id_of
-from tfshards.prep.progress.lines import Log, report_line, report_warning, takes_log, to_stderr
+from tfshards.prep.progress.lines import report_line, report_warning
 from tfshards.prep.sources.base import Source
 from tfshards.prep.sources.kinds import KINDS, Recorded
 from tfshards.prep.writing.build_folder import BuildFolder
@@ -36,7 +36,6 @@ from tfshards.schemas.json_reader import Json
 Inputs: TypeAlias = "Sequence[str | os.PathLike[str]] | str | os.PathLike[str] | Source"
 
 
-@takes_log
 def append(
     source: Inputs,
     dataset: str | os.PathLike[str],
@@ -47,7 +46,6 @@ def append(
     new_classes: bool = False,
     engine: EngineName | None = None,
     beam_args: Sequence[str] = (),
-    log: Log = to_stderr,
 ) -> Manifest:
     """Add new examples to a dataset in new shards, with the options of its build.
 
@@ -73,7 +71,6 @@ def append(
         new_classes: add classes that the dataset does not have to the end of its class names, sorted.
         engine: engine that writes the shards: "local", all cores of this machine, or "beam", Apache Beam.
         beam_args: Apache Beam's pipeline options, as for ``build``.
-        log: receives status lines.
 
     Returns:
         The new manifest.

@@ -17,7 +17,7 @@ from tfshards.prep.deriving.options import ShardOptions
 from tfshards.prep.deriving.stored import Origin, open_origin
 from tfshards.prep.engines.table import EngineName, find_run
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
-from tfshards.prep.progress.lines import Log, report_warning, takes_log, to_stderr
+from tfshards.prep.progress.lines import report_warning
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.schemas import InputError, Manifest, OptionsError
 from tfshards.schemas.errors import check_path, check_strings
@@ -26,7 +26,6 @@ from tfshards.schemas.keys import each_shard, hash_array, hash_key
 from tfshards.schemas.names import name_fault
 
 
-@takes_log
 def merge(
     sources: Sequence[str | os.PathLike[str]] | Mapping[str, str | os.PathLike[str]],
     dataset: str | os.PathLike[str],
@@ -37,7 +36,6 @@ def merge(
     options: ShardOptions | None = None,
     engine: EngineName | None = None,
     beam_args: Sequence[str] = (),
-    log: Log = to_stderr,
 ) -> Manifest:
     """Merge several datasets into one, split by split.
 
@@ -58,7 +56,6 @@ def merge(
             name of the new dataset.
         engine: engine that writes the shards: "local", all cores of this machine, or "beam", Apache Beam.
         beam_args: Apache Beam's pipeline options, as for ``build``.
-        log: receives status lines.
 
     Returns:
         The new manifest.

@@ -11,7 +11,7 @@ import numpy as np
 from tfshards.prep.deriving.edit import Edit, check_known_keys, commit_edit
 from tfshards.prep.deriving.stored import Origin, labels_of
 from tfshards.prep.engines.table import EngineName, find_run
-from tfshards.prep.progress.lines import Log, report_line, takes_log, to_stderr
+from tfshards.prep.progress.lines import report_line
 from tfshards.prep.sources.classes import quoted
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.schemas import InputError, Manifest, OptionsError
@@ -24,7 +24,6 @@ COLUMNS = ("key", "label")
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
-@takes_log
 def relabel(
     dataset: str | os.PathLike[str],
     labels: str | os.PathLike[str] | Mapping[str | bytes, str | int],
@@ -32,7 +31,6 @@ def relabel(
     new_classes: bool = False,
     engine: EngineName | None = None,
     beam_args: Sequence[str] = (),
-    log: Log = to_stderr,
 ) -> Manifest:
     """Give examples of a dataset other classes.
 
@@ -48,7 +46,6 @@ def relabel(
         new_classes: add classes that the dataset does not have to the end of its class names, sorted.
         engine: engine that writes the shards: "local", all cores of this machine, or "beam", Apache Beam.
         beam_args: Apache Beam's pipeline options, as for ``build``.
-        log: receives status lines.
 
     Returns:
         The new manifest.

@@ -11,7 +11,7 @@ from tfshards.prep.building.rejects import original_of
 from tfshards.prep.deriving.edit import Edit, check_known_keys, commit_edit
 from tfshards.prep.deriving.stored import Origin, labels_of, removed_line
 from tfshards.prep.engines.table import EngineName, find_run
-from tfshards.prep.progress.lines import Log, report_line, takes_log, to_stderr
+from tfshards.prep.progress.lines import report_line
 from tfshards.prep.sources.keys import read_keys, to_bytes
 from tfshards.prep.writing.build_folder import Reject
 from tfshards.schemas import InputError, Manifest, OptionsError
@@ -20,14 +20,12 @@ from tfshards.schemas.keys import occurrences
 from tfshards.schemas.storage import any_path
 
 
-@takes_log
 def remove(
     dataset: str | os.PathLike[str],
     keys: str | os.PathLike[str] | Collection[str | bytes],
     *,
     engine: EngineName | None = None,
     beam_args: Sequence[str] = (),
-    log: Log = to_stderr,
 ) -> Manifest:
     """Remove examples, and rejected inputs, from a dataset.
 
@@ -45,7 +43,6 @@ def remove(
             quotation mark is a JSON string. In Python also the keys.
         engine: engine that writes the shards: "local", all cores of this machine, or "beam", Apache Beam.
         beam_args: Apache Beam's pipeline options, as for ``build``.
-        log: receives status lines.
 
     Returns:
         The new manifest.

@@ -13,14 +13,12 @@ from tfshards.prep.deriving.options import ShardOptions
 from tfshards.prep.deriving.stored import Origin, open_origin
 from tfshards.prep.engines.table import EngineName, find_run
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
-from tfshards.prep.progress.lines import Log, takes_log, to_stderr
 from tfshards.schemas import Manifest, OptionsError
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.storage import any_path
 from tfshards.schemas.storage.any_path import real_name
 
 
-@takes_log
 def reshard(
     source: str | os.PathLike[str],
     dataset: str | os.PathLike[str],
@@ -30,7 +28,6 @@ def reshard(
     options: ShardOptions | None = None,
     engine: EngineName | None = None,
     beam_args: Sequence[str] = (),
-    log: Log = to_stderr,
 ) -> Manifest:
     """Write the examples of a dataset to other shards, in a new folder or in place.
 
@@ -51,7 +48,6 @@ def reshard(
         options: size and compression of the new shards, and the name of the new dataset.
         engine: engine that writes the shards: "local", all cores of this machine, or "beam", Apache Beam.
         beam_args: Apache Beam's pipeline options, as for ``build``.
-        log: receives status lines.
 
     Returns:
         The new manifest.

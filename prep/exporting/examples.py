@@ -40,7 +40,7 @@ def read_groups(
     compression: Compression,
     schema: Schema,
     binary: Collection[str],
-    report: Callable[[int, int], object],
+    check: Callable[[], object],
 ) -> Iterator[Group]:
     """Yield the examples of a shard in order, and check at the end that they are those of the manifest.
 
@@ -50,7 +50,7 @@ def read_groups(
         compression: that of the shard.
         schema: the features to read.
         binary: features whose byte strings are not text.
-        report: is called with the number of examples of a group, and with that of their bytes.
+        check: is called after each group, and may end the reading by an error.
     """
     path, index = root / shard.path, require_index(root, shard)
     parser, count = Columns(schema.features), 0
@@ -72,7 +72,7 @@ def read_groups(
                 columns[feature.name] = _texts(feature.name, columns[feature.name], path, count)
         yield Group(count, len(group), columns)
         count += len(group)
-        report(len(group), sum(map(len, group)))
+        check()
     checksums = np.frombuffer(b"".join(footers), "<u4")
     if examples_digest(index.lengths - FRAME_OVERHEAD, checksums) != shard.examples_digest:
         raise InputError(

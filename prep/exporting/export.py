@@ -15,7 +15,8 @@ import secrets
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from itertools import accumulate
 from pathlib import Path
@@ -28,19 +29,8 @@ from tfshards.prep.building.write import run_work
 from tfshards.prep.engines.table import EngineName, Work, find_run
 from tfshards.prep.exporting import parquet, webdataset
 from tfshards.prep.exporting.examples import read_groups
-from tfshards.prep.progress.lines import (
-    NO_REPORTS,
-    Log,
-    Meter,
-    Reporter,
-    WorkProgress,
-    Written,
-    report_line,
-    report_warning,
-    takes_log,
-    to_stderr,
-)
-from tfshards.prep.progress.threads import Tick, in_threads
+from tfshards.prep.progress.lines import Meter, Written, report_line, report_warning
+from tfshards.prep.progress.threads import Tick, check_working, in_threads
 from tfshards.prep.records.dataset_files import check_outside_datasets
 from tfshards.prep.records.values import selected
 from tfshards.prep.views.files import LABELS_NAME, labels_text
@@ -129,7 +119,6 @@ class Task:
     schema: Schema
     binary: frozenset[str]
     compression: Compression
-    reporter: Reporter = NO_REPORTS
 
     @property
     def work(self) -> Path:
@@ -154,9 +143,8 @@ class Task:
             return
         path = self.directory / part.path
         unfinished = self.work / f"{path.name}.{secrets.token_hex(8)}"
-        groups = read_groups(
-            self.root, part.shard, self.compression, self.schema, self.binary, self.reporter.report
-        )
+        check = partial(check_working, self.work)
+        groups = read_groups(self.root, part.shard, self.compression, self.schema, self.binary, check)
         _FORMATS[self.to].write(unfinished, self.schema, self.binary, groups, part.first)
         done = _stamp(unfinished)
         sync(unfinished)
@@ -165,7 +153,6 @@ class Task:
         put(self.done_path(part), json.dumps(done).encode("ascii"), self.work)
 
 
-@takes_log
 def export(
     dataset: str | os.PathLike[str],
     directory: str | os.PathLike[str],
@@ -175,7 +162,6 @@ def export(
     as_bytes: Sequence[str] = (),
     engine: EngineName | None = None,
     beam_args: Sequence[str] = (),
-    log: Log = to_stderr,
 ) -> Export:
     """Write the examples of a dataset in the format of another tool.
 
@@ -191,7 +177,6 @@ def export(
         as_bytes: names of features whose byte strings are not text; others must be UTF-8.
         engine: engine that writes the parts, as for build; its workers must see the directory.
         beam_args: pipeline options of Apache Beam, as for build.
-        log: receives status lines.
 
     Returns:
         An Export, which lists the files.
@@ -303,16 +288,14 @@ def _missing(task: Task, parts: Sequence[Part]) -> list[Part]:
 
 
 def _write(task: Task, parts: Sequence[Part], run: Callable[[Work], None]) -> None:
-    whole = _written(parts)
-    progress = WorkProgress("export", whole.num_examples)
     work = Work(
-        replace(task, reporter=progress.reporter).write,
-        parts,
-        progress,
-        size=whole,
+        function=task.write,
+        items=parts,
+        label="export",
+        size=_written(parts),
         folder=task.work,
         sources=(task.root,),
-        measure=lambda: _written([part for part in parts if task.done_path(part).exists()]),
+        measure=lambda: sum(part.shard.num_examples for part in parts if task.done_path(part).exists()),
     )
     run_work(run, work, task.directory)
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, ClassVar, cast
 
-from tfshards.prep.progress.bars import Display
+from tfshards.prep.progress.lines import Meter
 from tfshards.prep.sources.base import NamedClasses
 from tfshards.prep.sources.elements import Elements
 from tfshards.prep.sources.keys import to_text
 from tfshards.prep.sources.spill import Description, Spill, described, stage_elements
 from tfshards.prep.sources.staged_reader import StagedReader
 from tfshards.schemas import InputError, OptionsError
-from tfshards.schemas.errors import size
 from tfshards.schemas.names import name_fault
 
 
@@ -72,8 +70,8 @@ class Examples(Elements, NamedClasses):
                 stored, or a key is repeated.
         """
         spill = Spill(self, None if preview else folder)
-        with Display("reading examples", _length_of(self.examples), "examples") as display:
-            table = described(_descriptions(spill, self.examples, display))
+        with Meter("reading examples", _length_of(self.examples), "examples") as meter:
+            table = described(_descriptions(spill, self.examples, meter))
         spill.close()
         if spill.form is None:
             raise InputError(
@@ -94,10 +92,9 @@ class Examples(Elements, NamedClasses):
         )
 
 
-def _descriptions(spill: Spill, examples: object, display: Display) -> Iterator[Description]:
+def _descriptions(spill: Spill, examples: object, meter: Meter) -> Iterator[Description]:
     """Store the examples of an iterable, or of each iterable in a mapping of them by split; describe each."""
     parts = examples if isinstance(examples, Mapping) else {"": examples}
-    started, count = time.monotonic(), 0
     for split, part in parts.items():
         fault = name_fault(split) if isinstance(split, str) else f"{split!r} must be a string"
         if fault and parts is examples:
@@ -114,10 +111,7 @@ def _descriptions(spill: Spill, examples: object, display: Display) -> Iterator[
                     "name, or pairs of a key and a dict; Table(frame) takes a table"
                 )
             yield spill.describe(key, values, split, number)
-            count += 1
-            display.advance(1, size(spill.num_bytes))
-            if display.is_due:
-                display.report(count, count / (time.monotonic() - started), spill.num_bytes)
+            meter.add(1)
 
 
 def _items(given: object) -> Iterable[object]:

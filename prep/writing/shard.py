@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol, cast
 
-from tfshards.prep.progress.lines import NO_REPORTS, Reporter
-from tfshards.prep.progress.threads import computing, num_writers
+from tfshards.prep.progress.threads import check_working, computing, num_writers
 from tfshards.prep.records.example import Values, example_encoder
 from tfshards.prep.records.shard_file import Frames, ShardFile, frames_of
 from tfshards.prep.records.values import content_digest
@@ -73,7 +72,6 @@ class ShardTask:
     name: str
     num_shards: Mapping[str, int]
     expected: Mapping[str, Shard] = field(default_factory=dict)
-    reporter: Reporter = NO_REPORTS
 
     def shard_name(self, shard: ShardId) -> str:
         """Return the name of a shard in the folder of the build, as TensorFlow Datasets names them."""
@@ -113,8 +111,7 @@ def _write_shard(task: ShardTask, shard: ShardId) -> FinishedShard:
             conversions.update(piece.conversions)
             converted_keys = {**piece.converted_keys, **converted_keys}
             contents += piece.contents
-            num_examples = len(piece.frames.lengths) + len(piece.rejected)
-            task.reporter.report(num_examples, sum(piece.frames.lengths))
+            check_working(folder.work)
         described, companions = file.describe(f"{folder.name}/{name}")
         if task.expected.get(name, described) != described:
             raise InputError(

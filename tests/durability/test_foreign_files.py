@@ -93,13 +93,11 @@ def sound(tmp_path_factory):
         Image.new("RGB", (4, 3), (number, 0, 0)).save(folder / "photos" / name / f"{number}.png")
     (folder / "photos" / "b" / "3.jpg").write_bytes(b"\xff\xd8\xff\xe0cut")
     options = Options(max_rejected=0.5)
-    manifest = build(
-        ImageFolder(folder / "photos"), folder / "data", shards=2, options=options, log=lambda _: None
-    )
+    manifest = build(ImageFolder(folder / "photos"), folder / "data", shards=2, options=options)
     (folder / "found").mkdir()
     for number, shard in enumerate(manifest.shards):
         shutil.copy(folder / "data" / shard.path, folder / "found" / f"x.tfrecord-{number:05d}-of-00002")
-    adopt(folder / "found", log=lambda _: None)
+    adopt(folder / "found")
     return folder
 
 
@@ -182,7 +180,7 @@ def hostile(sound, tmp_path_factory):
         ImageFolder(sound / "photos", include=["b/2.png"], as_is=True),
         Options(compression="gzip"),
     )
-    manifest = build(images, folder / "data", shards=1, options=options, log=lambda _: None)
+    manifest = build(images, folder / "data", shards=1, options=options)
     path = folder / "data" / manifest.shards[0].path
     index = f"0 {RECORD + 16}\n".encode()
     bomb(path)

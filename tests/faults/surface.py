@@ -29,7 +29,7 @@ FAULTS = [
     (
         "an error is printed to standard output",
         MAIN,
-        '            console().error(f"tfshards: {failure.message}")\n',
+        '            LOGGER.error(f"tfshards: {failure.message}")\n',
         '            print(f"tfshards: {failure.message}")\n',
         f"{LINES}::test_a_wrong_value_is_refused_by_name",
     ),
@@ -127,15 +127,15 @@ FAULTS = [
     (
         "quiet drops warnings",
         CONSOLE,
-        "if is_warning or not self.is_quiet:",
-        "if not self.is_quiet:",
+        "logging.WARNING if quiet",
+        "logging.ERROR if quiet",
         f"{STREAMS}::test_quiet_leaves_warnings_and_verbose_adds_details",
     ),
     (
         "an error that is printed as JSON is not printed for people",
         MAIN,
-        '            console().error(f"tfshards: {failure.message}")\n',
-        '            prints_json or console().error(f"tfshards: {failure.message}")\n',
+        '            LOGGER.error(f"tfshards: {failure.message}")\n',
+        '            prints_json or LOGGER.error(f"tfshards: {failure.message}")\n',
         f"{REFUSALS}::test_a_refusal_has_a_code_and_names_what_is_wrong",
     ),
     (

@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 from tests.errors import raises
+from tests.reported import logged
 from tfshards import prep
 from tfshards.prep import Arrays, ImageFolder, ImageOptions, Options, Table, merge, verify
 from tfshards.schemas import BuildError, InputError, OptionsError, read_manifest
 
-from .derived import quiet, write, write_images
+from .derived import write, write_images
 
-append = partial(prep.append, engine="local", log=quiet)
-build = partial(prep.build, engine="local", shards=1, log=quiet)
+append = partial(prep.append, engine="local")
+build = partial(prep.build, engine="local", shards=1)
 
 
 def touch_all(root: Path) -> None:
@@ -70,13 +71,13 @@ def test_datasets_whose_build_is_not_known_are_refused(tmp_path):
     for part, images in (("one", ImageOptions()), ("two", ImageOptions(jpeg_quality=90))):
         photos = write_images(tmp_path / part / "photos", [ord(part[0]), ord(part[1])])
         build(ImageFolder(photos, images), tmp_path / part / "out")
-    merge([tmp_path / "one" / "out", tmp_path / "two" / "out"], tmp_path / "both", log=quiet)
+    merge([tmp_path / "one" / "out", tmp_path / "two" / "out"], tmp_path / "both")
     with raises(InputError, "builds-differ"):
         append(tmp_path / "one" / "photos", tmp_path / "both")
     (tmp_path / "files").mkdir()
     for shard in (tmp_path / "one" / "out").glob("*/*.tfrecord-*"):
         shutil.copy(shard, tmp_path / "files")
-    prep.adopt(tmp_path / "files", log=quiet)
+    prep.adopt(tmp_path / "files")
     with raises(InputError, "records-no-build"):
         append(tmp_path / "one" / "photos", tmp_path / "files")
 
@@ -85,7 +86,7 @@ def test_columns_that_the_dataset_lacks_are_left_out_and_listed(tmp_path, log):
     write(tmp_path / "t.csv", b"text,size\na,1\nb,2")
     build(Table(tmp_path / "t.csv"), tmp_path / "out")
     write(tmp_path / "t.csv", b"text,size,split,more\na,1,x,x\nb,2,x,x\nc,3,x,x")
-    assert append(tmp_path / "t.csv", tmp_path / "out", log=log.append).num_examples == 3
+    assert logged(append, log.append)(tmp_path / "t.csv", tmp_path / "out").num_examples == 3
     assert log[0].endswith(": split, more")
 
 
@@ -105,9 +106,9 @@ def test_the_usual_quality_of_jpeg_is_that_of_the_build(tmp_path):
     write_images(tmp_path / "photos", range(3))
     out = tmp_path / "out"
     images = ImageOptions(format="jpeg", usual_quality=50)
-    prep.build(ImageFolder(tmp_path / "photos", images), out, engine="local", log=quiet)
+    prep.build(ImageFolder(tmp_path / "photos", images), out, engine="local")
     write_images(tmp_path / "photos", range(3, 4))
-    manifest = prep.append([tmp_path / "photos"], out, engine="local", log=quiet)
+    manifest = prep.append([tmp_path / "photos"], out, engine="local")
     assert manifest.options["appended"][0]["options"]["quality"] == 50
 
 
@@ -271,7 +272,7 @@ def test_after_restore_the_same_append_finds_its_folder_again(damage, photos, tm
     old = prep.info(out)
     made = append(tmp_path / "more", out, shards=2, max_rejected="50%")
     before = contents(out)
-    prep.restore(out, old.folder, log=quiet)
+    prep.restore(out, old.folder)
     path = {
         "none": made.shards[0].path,
         "shard": made.shards[-1].path,
@@ -279,7 +280,7 @@ def test_after_restore_the_same_append_finds_its_folder_again(damage, photos, tm
     }[damage]
     if damage != "none":
         (out / path).write_bytes((out / path).read_bytes()[:-1])
-    again = append(tmp_path / "more", out, shards=2, max_rejected="50%", log=log.append)
+    again = logged(append, log.append)(tmp_path / "more", out, shards=2, max_rejected="50%")
     assert verify(out, deep=True)
     assert again.build_id == made.build_id
     if damage != "rejects":

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tests.errors import raises
+from tests.reported import logged
 from tests.surface.command import run
 from tfshards.prep import Arrays, ImageFolder, Options, append, remove
 from tfshards.schemas import BuildError, InputError
@@ -50,7 +51,7 @@ def test_an_unfinished_build_of_another_kind_is_discarded_in_one_line(out, image
     files = image_folder({"1.png": 1, "2.png": b"no image"})
     with raises(BuildError, "too-many-rejected"):
         quiet_build(ImageFolder(files), out, overwrite=True)
-    quiet_build(Arrays({"x": X}), out, overwrite=True, log=log.append)
+    logged(quiet_build, log.append)(Arrays({"x": X}), out, overwrite=True)
     assert "discarding an unfinished build with another kind of source ('images')" in log
 
 
@@ -70,8 +71,8 @@ def test_a_build_names_the_edits_that_it_would_lose(image_folder, tmp_path, quie
     root, out = image_folder({"a/1.png": 1, "b/2.png": 2}), tmp_path / "out"
     quiet_build(ImageFolder(root), out)
     image_folder({"a/3.png": 3})
-    append([root], out, log=lambda _: None)
-    remove(out, ["a/3.png"], log=lambda _: None)
+    append([root], out)
+    remove(out, ["a/3.png"])
     with raises(InputError, "dataset-edited", removed=1, relabeled=0):
         quiet_build(ImageFolder(root), out)
     assert "1 examples were removed" in run(["plan", "images", root, out]).err

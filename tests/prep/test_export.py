@@ -16,7 +16,7 @@ from tfshards.prep.exporting import examples
 from tfshards.prep.exporting.export import Task
 from tfshards.schemas import Feature, InputError, OptionsError, Schema, TfshardsError, read_manifest
 
-quietly = partial(export, log=lambda _: None)
+quietly = partial(export)
 FORMATS = ("webdataset", "parquet")
 both = pytest.mark.parametrize("to", FORMATS)
 
@@ -87,7 +87,7 @@ def stamps(folder):
 @both
 def test_compressed_datasets_and_empty_shards_are_exported(to, tmp_path):
     options = Options(compression="gzip")
-    build(Arrays({"x": np.arange(101)}), tmp_path / "old", shards=3, options=options, log=lambda _: None)
+    build(Arrays({"x": np.arange(101)}), tmp_path / "old", shards=3, options=options)
     made = quietly(tmp_path / "old", tmp_path / "out", to=to)
     assert made.num_examples == 101
     assert set(made.files) == {
@@ -160,7 +160,7 @@ def test_what_a_killed_export_leaves_is_removed(every, tmp_path):
 
 
 def test_large_parts_have_several_row_groups(tmp_path, monkeypatch):
-    build(Arrays({"x": np.arange(40)}), tmp_path / "ds", shards=1, log=lambda _: None)
+    build(Arrays({"x": np.arange(40)}), tmp_path / "ds", shards=1)
     monkeypatch.setattr(examples, "_GROUP_ROWS", 15)
     file, *_ = quietly(tmp_path / "ds", tmp_path / "rows", to="parquet").files
     assert pq.ParquetFile(tmp_path / "rows" / file).num_row_groups == 3

@@ -14,7 +14,7 @@ from tests.prep.exported import CLASSES, EVERYTHING, example, write_dataset, wri
 from tfshards.prep import export
 from tfshards.schemas import Feature, FormatError, InputError, Schema
 
-export_quietly = partial(export, log=lambda _: None)
+export_quietly = partial(export)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 
 from tests.format_reader import companion
 from tests.pictures import write
-from tests.surface.conftest import QUIET, picture
+from tests.surface.conftest import picture
 from tfshards.prep import ImageFolder, build, verify
 from tfshards.schemas import read_manifest
 
@@ -27,7 +27,7 @@ def photos(tmp_path_factory):
     folder = tmp_path_factory.mktemp("other")
     for number in range(NUMBER):
         write(folder / "photos" / ("cat", "dog")[number % 2] / f"{number:03d}.png", picture(number))
-    build(ImageFolder(folder / "photos"), folder / "data", shards=3, **QUIET)
+    build(ImageFolder(folder / "photos"), folder / "data", shards=3)
     return folder / "data"
 
 

@@ -12,6 +12,7 @@ import pytest
 from tests.errors import raises
 from tests.format_reader import companion, digest_of, with_digest
 from tests.prep.derived import first_shard, flip, write_images
+from tests.reported import logged
 from tfshards.prep import ImageFolder, Options, append, remove, restore, verify
 from tfshards.schemas import FormatError, InputError, Manifest, read_manifest
 
@@ -134,7 +135,7 @@ def test_shards_of_an_earlier_build_are_repaired_by_it_and_the_newest_is_restore
     out = tmp_path / "out"
     old = build(quiet_build, photos, out)
     write_images(photos, range(40, 50))
-    new = append(ImageFolder(photos), out, log=print)
+    new = logged(append, print)(ImageFolder(photos), out)
     before = contents(out)
     flip(out / old.shards[0].path)
     (remedy,) = verify(out, repair=True).remedies
@@ -143,7 +144,7 @@ def test_shards_of_an_earlier_build_are_repaired_by_it_and_the_newest_is_restore
     for number in range(40, 50):
         next(photos.glob(f"*/{number:03d}.png")).unlink()
     assert build(quiet_build, photos, out, overwrite=True) == old
-    assert restore(out, new.folder, log=print) == new
+    assert logged(restore, print)(out, new.folder) == new
     assert contents(out) == before
     assert verify(out, deep=True)
 
@@ -153,14 +154,14 @@ def test_shards_of_an_edit_are_repaired_by_the_edit_of_the_generation_before(
 ):
     out = tmp_path / "out"
     old = build(quiet_build, photos, out)
-    new = remove(out, keys=["cat/000.png"], log=print)
+    new = logged(remove, print)(out, keys=["cat/000.png"])
     before = contents(out)
     flip(out / next(shard.path for shard in new.shards if shard.path.startswith(new.folder)))
     (remedy,) = verify(out, repair=True).remedies
     assert remedy.startswith(f"{new.folder}: ")
     assert all(word in remedy for word in ("remove", "tfshards generations", "restore"))
-    restore(out, old.folder, log=print)
-    assert remove(out, keys=["cat/000.png"], log=print) == new
+    logged(restore, print)(out, old.folder)
+    assert logged(remove, print)(out, keys=["cat/000.png"]) == new
     # the bytes of a complete build are compared if it becomes the dataset
     assert contents(out) == before
 
@@ -196,7 +197,7 @@ def test_a_damaged_manifest_is_refused_and_its_copy_makes_it_again(dataset, cont
     flip(dataset / "dataset.json")
     with raises(FormatError, "format"):
         verify(dataset, repair=True)
-    restore(dataset, folder, log=print)
+    logged(restore, print)(dataset, folder)
     assert contents(dataset) == before
     with pytest.raises(InputError) as caught:
         verify(dataset / "none", repair=True)

@@ -58,7 +58,7 @@ def built(tmp_path_factory) -> SimpleNamespace:
         write(source / name, data)
     options = Options(max_rejected=0.5)
     shards = {"train": 3, "val": 1}
-    manifest = build(ImageFolder(source), folder / "pets", shards=shards, options=options, log=lambda _: None)
+    manifest = build(ImageFolder(source), folder / "pets", shards=shards, options=options)
     return SimpleNamespace(source=source, dataset=folder / "pets", manifest=manifest)
 
 
@@ -214,7 +214,7 @@ def test_only_files_below_the_source_are_shown(damaged, tmp_path):
 def test_arrays_of_pixels_are_pictures_and_other_values_are_text(tmp_path):
     pixels = np.random.default_rng(0).integers(0, 256, (40, 8, 8), dtype=np.uint8)
     arrays = {"digit": pixels, "y": np.arange(40) % 4}
-    build(Arrays(arrays, {"y": "label"}), tmp_path / "digits", log=lambda _: None)
+    build(Arrays(arrays, {"y": "label"}), tmp_path / "digits")
     report(tmp_path / "digits", tmp_path / "page.html")
     page = parsed(tmp_path / "page.html")
     assert len(page.all("img")) == 40
@@ -224,7 +224,7 @@ def test_arrays_of_pixels_are_pictures_and_other_values_are_text(tmp_path):
 
 def test_a_dataset_without_pictures_and_labels_has_records(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    build(Arrays({"x": np.arange(25)}), "numbers", shards=2, log=lambda _: None)
+    build(Arrays({"x": np.arange(25)}), "numbers", shards=2)
     assert str(report("numbers")) == "numbers-report.html"
     page = parsed(Path("numbers-report.html"))
     assert not page.all("img")

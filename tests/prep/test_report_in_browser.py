@@ -33,7 +33,7 @@ def path(tmp_path_factory):
     (folder / "in/train/dog/empty.png").write_bytes(b"")
     options = Options(max_rejected=0.5)
     shards = {"train": 6, "val": 2}
-    build(ImageFolder(folder / "in"), folder / "pets", shards=shards, options=options, log=lambda _: None)
+    build(ImageFolder(folder / "in"), folder / "pets", shards=shards, options=options)
     report(folder / "pets", folder / "pets.html", source=folder / "in")
     return folder / "pets.html"
 

@@ -17,7 +17,7 @@ from tfshards.schemas import Feature, Schema
 
 def page_of(source, folder):
     """Build a dataset and return the page about it."""
-    build(source, folder / "out", log=lambda _: None)
+    build(source, folder / "out")
     report(folder / "out", folder / "page.html", audit=False)
     return parsed(folder / "page.html")
 

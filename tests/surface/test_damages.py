@@ -14,7 +14,7 @@ from tests.format_reader import companion, digest_of, with_digest
 from tests.pictures import write
 from tests.prep.exported import frame
 from tests.surface.command import refused, run, run_json
-from tests.surface.conftest import QUIET, picture
+from tests.surface.conftest import picture
 from tfshards import loader, prep
 from tfshards.schemas import FormatError, InputError
 
@@ -77,7 +77,7 @@ def datasets(tmp_path_factory) -> Path:
     write(root / "photos" / "cat" / "bad.png", "no image")
     for compression in ("none", "gzip"):
         options = prep.Options(splits={"train": 0.6, "val": 0.4}, compression=compression, max_rejected=1)
-        prep.build(prep.ImageFolder(root / "photos"), root / compression, shards=2, options=options, **QUIET)
+        prep.build(prep.ImageFolder(root / "photos"), root / compression, shards=2, options=options)
         assert prep.verify(root / compression, deep=True)
     return root
 

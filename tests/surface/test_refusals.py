@@ -17,7 +17,7 @@ REFUSALS = [
     ("", 2, "usage", "COMMAND"),
     ("build", 2, "usage", "KIND"),
     (f"{IMAGES} --runner=DirectRunner", 2, "usage", ["--runner=DirectRunner", "bare --"]),
-    (f"{IMAGES} -- --direct_num_workers=two", 2, "beam-usage", "--direct_num_workers"),
+    (f"{IMAGES} -- --direct_num_workers=two", 2, None, "--direct_num_workers"),
     (f"{IMAGES} --jobs 2 -- --direct_num_workers=2", 2, None, "jobs=2"),
     ("info data -- --runner=X", 2, None, "info"),
     ("info data -q -v", 2, "usage", ["--quiet", "--verbose"]),

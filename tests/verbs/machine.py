@@ -46,10 +46,6 @@ Splits = Mapping[str, Mapping[str, object]]
 Sizes = Mapping[str, list[int]]
 
 
-def quiet(_: str) -> None:
-    """Drop a status line."""
-
-
 @dataclass(frozen=True)
 class Model:
     """What a generation of a dataset holds.
@@ -156,9 +152,7 @@ class Verbs(RuleBasedStateMachine):
 
     def call(self, verb: Callable[..., object], *, writes: bool = True) -> object:
         """Call a verb in each place, and return what it returned in all of them."""
-        found = [
-            verb(place, **{**place.options, "log": quiet} if writes else {}) for place in self.all_places
-        ]
+        found = [verb(place, **place.options if writes else {}) for place in self.all_places]
         assert all(each == found[0] for each in found)
         return found[0]
 
@@ -167,7 +161,7 @@ class Verbs(RuleBasedStateMachine):
         before = [place.files(self.name) for place in self.all_places]
         for place in self.all_places:
             with pytest.raises(InputError):
-                verb(place, **place.options, log=quiet)
+                verb(place, **place.options)
         assert [place.files(self.name) for place in self.all_places] == before
 
     def examples(self, rows: list[Row], cuts: dict) -> dict[str, dict[str, object]]:
@@ -442,7 +436,7 @@ class Verbs(RuleBasedStateMachine):
         if self.of.keys_follow_rows:
             # the same keys, as numbers of rows are
             with pytest.raises(InputError):
-                prep.merge(sources(self.first), self.first.path(new), engine="local", log=quiet)
+                prep.merge(sources(self.first), self.first.path(new), engine="local")
             for place in self.all_places:
                 place.remove("other")
             return
@@ -484,8 +478,8 @@ class Verbs(RuleBasedStateMachine):
     def restored(self, folder: str) -> None:
         """Restore a generation, with its manifest byte for byte."""
 
-        def call(place, log, **_):
-            return prep.restore(place.path(self.name), folder, log=log)
+        def call(place, **_):
+            return prep.restore(place.path(self.name), folder)
 
         self.call(call)
         assert self.first.files(self.name)["dataset.json"] == self.texts[folder]
@@ -498,9 +492,7 @@ class Verbs(RuleBasedStateMachine):
         """Remove the earlier generations."""
         self.call(lambda place: prep.prune(place.path(self.name)), writes=False)
         for folder in {*self.models} - {self.current}:
-            self.refused(
-                lambda place, log, folder=folder, **_: prep.restore(place.path(self.name), folder, log=log)
-            )
+            self.refused(lambda place, folder=folder, **_: prep.restore(place.path(self.name), folder))
         self.models = {self.current: self.model}
         found = self.first.files(self.name)
         paths = {shard["path"] for split in self.manifest["splits"].values() for shard in split["shards"]}
@@ -565,7 +557,7 @@ class Verbs(RuleBasedStateMachine):
             # nothing is made from what is damaged
             for place in self.all_places:
                 with pytest.raises(TfshardsError):
-                    prep.reshard(place.path(self.name), place.path("from"), **place.options, log=quiet)
+                    prep.reshard(place.path(self.name), place.path("from"), **place.options)
                 assert "dataset.json" not in place.files("from")
                 if place.files("from"):
                     place.remove("from")
@@ -583,7 +575,7 @@ class Verbs(RuleBasedStateMachine):
         model, follows = self.model, kind not in ("shard", "rejects", "removed")
         is_built = model.build and model.build[3] == len(self.rows) and kind not in ("rejects", "removed")
         if is_built and (way == "build" or not follows):
-            self.build_call(*model.build, overwrite=True)(place, **place.options, log=quiet)
+            self.build_call(*model.build, overwrite=True)(place, **place.options)
         elif follows:
             report = prep.verify(place.path(self.name), repair=True)
             assert report, report.left
