@@ -127,7 +127,7 @@ def write_tfshards(folder: Path) -> None:
     from tfshards import prep
 
     arrays = prep.Arrays([f"{name}={folder}/{name}.npy" for name in ("image", "label")])
-    prep.build(arrays, folder / "tfshards", shards=SHARDS, log=lambda _: None)
+    prep.build(arrays, folder / "tfshards", shards=SHARDS)
 
 
 def records(check: str) -> Callable[[Path], None]:

@@ -126,6 +126,7 @@ def build(folder: Path, repeats: bool) -> dict[str, object]:
     """
     from tfshards import prep
     from tfshards.prep.building import build as steps
+    from tfshards.prep.building import write
     from tfshards.prep.engines.table import Work
 
     clock = _Clock()
@@ -150,12 +151,14 @@ def build(folder: Path, repeats: bool) -> dict[str, object]:
 
     steps.make_plan = timed_plan
     steps.find_run = lambda *_: pretend
-    prep.build(prep.ImageFolder(images), dataset, options=options, log=lambda _: None)
+    # the shards are sparse, and so are the images
+    write.require_space = lambda *_: None
+    prep.build(prep.ImageFolder(images), dataset, options=options)
     clock.end("commit")
     found = {"peak_mb": _peak_mb(), "seconds": {**clock.seconds}, "cpu": {**clock.cpu}}
     steps.make_plan = make_plan
     if repeats:
-        prep.build(prep.ImageFolder(images), dataset, options=options, log=lambda _: None)
+        prep.build(prep.ImageFolder(images), dataset, options=options)
         clock.end("again")
         for name, times in (("seconds", clock.seconds), ("cpu", clock.cpu)):
             found[name]["again"] = times["again"]
@@ -187,8 +190,7 @@ def leave_shard(task: ShardTask, shard: ShardId) -> None:
     for each in described.files:
         with (folder.dataset / each).open("wb") as file:
             file.truncate(described.num_bytes if each == path else 0)
-    final = plan_digest(task.source.final(plan, ()))
-    folder.write_finished(shard, FinishedShard(described, plan_digest(plan), final))
+    folder.write_finished(shard, FinishedShard(described, plan_digest(plan), plan_digest(plan)))
 
 
 def _peak_mb() -> float:
@@ -269,7 +271,7 @@ def make_dataset(folder: Path) -> None:
 
 def plan_reshard(folder: Path) -> dict[str, int]:
     """Reshard the dataset ``old`` until its shards are handed to an engine."""
-    from tfshards.prep.deriving import derive
+    from tfshards.prep.building import write
     from tfshards.prep.deriving import reshard as steps
     from tfshards.schemas import TfshardsError
 
@@ -281,7 +283,7 @@ def plan_reshard(folder: Path) -> dict[str, int]:
 
     steps.find_run = lambda *_: end
     # the sparse files claim more space than a disk has
-    derive.require_space = lambda *_: None
+    write.require_space = lambda *_: None
     try:
         steps.reshard(folder / "old", folder / "new", shards=NEW_SHARDS)
     except PlannedError:

@@ -1,4 +1,4 @@
-# Workers of Apache Beam with tfshards[prep,remote], without TensorFlow: see "Dataflow" in docs/engines.md.
+# Workers of Apache Beam with tfshards[prep,remote], without TensorFlow: see "Dataflow" in docs/clusters.md.
 #
 #     docker build -f docker/prep.Dockerfile -t IMAGE .
 #

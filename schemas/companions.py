@@ -11,9 +11,6 @@ from tfshards.schemas.index import (
     MAX_LINE,
     IntArray,
     RecordIndex,
-    index_path,
-    keys_path,
-    labels_path,
     labels_size,
     parse_index,
     parse_keys,
@@ -38,13 +35,22 @@ def read_index(root: AnyPath, shard: Shard) -> tuple[RecordIndex | None, list[Pr
             raise FormatError(path, [Problem(path, f"has {found}, but {lists}")])
         return index
 
-    path = index_path(shard.path)
+    path = shard.index_path
     return _read(root / path, path, MAX_LINE * shard.num_examples, shard.index_digest, parse)
+
+
+def require_index(root: AnyPath, shard: Shard) -> RecordIndex:
+    """Return the index of a shard of the dataset in ``root``; raise FormatError if it is damaged."""
+    index, problems = read_index(root, shard)
+    if index is None:
+        subject = f"{root}: the index of a shard (`tfshards verify {root} --repair` rebuilds it)"
+        raise FormatError(subject, problems)
+    return index
 
 
 def read_labels(root: AnyPath, shard: Shard) -> tuple[IntArray | None, list[Problem]]:
     """Return the labels of a shard of the dataset in ``root``, or None and what is wrong with them."""
-    path, most = labels_path(shard.path), labels_size(shard.num_examples)
+    path, most = shard.labels_path, labels_size(shard.num_examples)
     return _read(
         root / path,
         path,
@@ -57,7 +63,7 @@ def read_labels(root: AnyPath, shard: Shard) -> tuple[IntArray | None, list[Prob
 def read_keys(root: AnyPath, shard: Shard) -> tuple[list[bytes] | None, list[Problem]]:
     """Return the keys of a shard of the dataset in ``root``, or None and what is wrong with them."""
     # each record holds its key, and the frame has room for the separator
-    path, most = keys_path(shard.path), shard.record_bytes
+    path, most = shard.keys_path, shard.record_bytes
     return _read(
         root / path, path, most, shard.keys_digest, lambda data: parse_keys(data, shard.num_examples, path)
     )

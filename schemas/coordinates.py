@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tfshards.schemas.schema import BOX_ORDERS, COORDINATES, NORMALIZED, Feature
+from tfshards.schemas.schema import BOX_ORDERS, NORMALIZED, Feature
 
 
 class Coordinates(NamedTuple):
@@ -27,9 +27,6 @@ class Coordinates(NamedTuple):
     def are_boxes(self) -> bool:
         """Whether the numbers are of boxes rather than of keypoints."""
         return self.order in BOX_ORDERS
-
-
-BOX_FORMATS = tuple(each for each in COORDINATES if Coordinates.parse(each).are_boxes)
 
 
 def coordinates_of(features: Iterable[Feature]) -> dict[str, Coordinates]:

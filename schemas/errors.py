@@ -1,29 +1,20 @@
 """The errors that tfshards raises on purpose, and the problems that validators collect.
 
-The text of an error stands where it is raised, or, where the first argument is a code, in the table
-``texts.json`` of its room. Every text states what is wrong, where, what was found, what is allowed, and what
-to do. Any other exception raised by tfshards is a bug.
+The text of an error stands where it is raised, as an f-string: what is wrong, where, what was found, what is
+allowed, and what to do. Any other exception raised by tfshards is a bug.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache, partial
-from pathlib import Path
-from typing import Any
+from functools import partial
 
 # Maximum number of problems in the text of a FormatError; a damaged list of shards may have thousands.
 MAX_LISTED = 20
-
-_ROOMS = ("schemas", "prep", "loader")
-# Separates what is wrong from what to do in the tables.
-_REMEDY = " || "
 
 
 class TfshardsError(Exception):
@@ -32,65 +23,21 @@ class TfshardsError(Exception):
     Characters that are not printable, as file names may contain, are escaped when the message is printed.
 
     Attributes:
-        code: stable name of the fault, such as ``split-unknown``, where a program can act on it; or empty.
-        values: values in the text, by name.
-        lines: further lines of the message.
+        text: the first line of the message.
+        lines: further lines.
+        code: stable name of the fault, such as ``disk-full``, where a program can act on it; or empty.
     """
 
-    def __init__(self, text: str, /, *lines: object, code: str = "", **values: object) -> None:
-        self.text = text
-        self.code = text if text in texts() else code
-        self.lines = lines
-        self.values: dict[str, object] = values
-        # Beam makes another error of this class from the first argument and the name of a step.
-        super().__init__(self._text().replace(_REMEDY, "; "))
-
-    @property
-    def remedy(self) -> str | None:
-        """What to do, which is also the end of the message; None if the table does not set it apart."""
-        _, is_stated, remedy = self._text().partition(_REMEDY)
-        return remedy if is_stated else None
-
-    def _text(self) -> str:
-        text = texts().get(self.text)
-        return self.text if text is None else _Formatter().vformat(text, (), self.values)
+    def __init__(self, text: str, /, *lines: object, code: str = "") -> None:
+        # Beam makes another error of this class from the first argument and the name of a step
+        super().__init__(text)
+        self.text, self.lines, self.code = text, lines, code
 
     def __str__(self) -> str:
-        first = self._text().replace(_REMEDY, "; ")
-        return "\n".join(one_line(str(line)) for line in (first, *self.lines))
+        return "\n".join(one_line(str(line)) for line in (self.text, *self.lines))
 
     def __reduce__(self) -> tuple[object, ...]:
-        return partial(type(self), self.text, *self.lines, code=self.code, **self.values), ()
-
-
-@cache
-def texts() -> Mapping[str, str]:
-    """Return the text of each code, a format string with the names of values.
-
-    In addition to Python's formats there are ``{names:list}`` (separated by commas), ``{names:reprs}`` (each
-    in quotation marks), ``{number:count shard}`` (``1 shard``, ``1,000 shards``) and ``{number:size}``
-    (``1.4 GiB``).
-    """
-    top = Path(__file__).parent.parent
-    found: dict[str, str] = {}
-    for room in _ROOMS:
-        found |= json.loads((top / room / "texts.json").read_text(encoding="utf-8"))
-    return found
-
-
-class _Formatter(string.Formatter):
-    """Formats the values in texts; see ``texts``."""
-
-    def format_field(self, value: Any, format_spec: str) -> str:  # noqa: ANN401 -- as in the base class
-        kind, _, noun = format_spec.partition(" ")
-        match kind:
-            case "list" | "reprs":
-                return ", ".join(map(str if kind == "list" else repr, value))
-            case "size":
-                return size(value)
-            case "count":
-                return counted(value, noun)
-        return str(super().format_field(value, format_spec))
+        return partial(type(self), self.text, *self.lines, code=self.code), ()
 
 
 def counted(number: int, noun: str) -> str:

@@ -61,8 +61,8 @@ class Manifest(JsonRecord):
     Attributes:
         name: name of the dataset, the first part of the file name of each shard.
         build_id: hex digits, a hash of what the dataset holds, see ``content_id``.
-        folder: name of the folder that this build has written; empty for a dataset that tfshards did not
-            write. Files that did not change are in the folders of earlier builds.
+        folder: name of the folder that this build has written. Files that did not change are in the folders
+            of earlier builds, and those of other programs are where these wrote them.
         schema: features and class names of the examples.
         compression: compression of every shard.
         splits: splits by name, in the order in which they are listed.
@@ -164,8 +164,6 @@ class Manifest(JsonRecord):
             digest = getattr(self, name)
             is_missing = name == "rejects_digest" and self.totals.rejected and not digest
             named[name] = digest_fault(digest) if digest or is_missing else None
-            if digest and not self.folder and name != "inputs_digest":
-                named[name] = "is given, but there is no folder of a build that holds the file"
         if self.rejects_digest and not self.totals.rejected:
             named["rejects_digest"] = "is given, but totals.rejected is 0"
         if not self.splits:
@@ -254,7 +252,7 @@ def manifest_text(manifest: Manifest, *, all_classes: bool = False) -> str:
     counts = {name: split.label_counts for name, split in manifest.splits.items()}
     lines += class_lines(counts, manifest.schema, all_classes=all_classes)
     if not all_classes and len(set().union(*counts.values())) > SHOWN_CLASSES:
-        lines.append("`tfshards info DATASET --all` lists every class")
+        lines.append("`tfshards info DATASET --all-classes` lists every class")
     return "\n".join([*lines, *_totals_lines(manifest)])
 
 

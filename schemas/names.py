@@ -49,8 +49,8 @@ def shard_path_fault(path: str) -> str | None:
 
 
 def folder_fault(name: str) -> str | None:
-    """Return what is wrong with the name of a build's folder, or None; of an adopted dataset it is empty."""
-    if name and not re.fullmatch(FOLDER_PATTERN, name):
+    """Return what is wrong with the name of a build's folder, or None."""
+    if not re.fullmatch(FOLDER_PATTERN, name):
         return f"{shown(name)} must be {ID_DIGITS} lower-case hex digits, perhaps with -2 or a higher number"
     return None
 

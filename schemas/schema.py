@@ -357,6 +357,12 @@ class Schema(JsonRecord):
         """The scalar feature ``key`` of kind ``bytes``, or None if there is none."""
         return next((f for f in self.features if (f.name, f.kind, f.shape) == ("key", "bytes", ())), None)
 
+    def class_name(self, label: int) -> str:
+        """Return the name of the class with a number; the number as text where classes have no names."""
+        if self.class_names and label < 0:
+            return "no class"
+        return self.class_names[label] if label < len(self.class_names) else str(label)
+
     @property
     def fingerprint(self) -> str:
         """First 16 hex digits of the SHA-256 of the schema's canonical JSON."""

@@ -78,6 +78,8 @@ class Shard(JsonRecord):
             reading.
         labels_digest: digest of the file of labels, in the same form; empty if the schema has no label.
         keys_digest: digest of the file of keys, in the same form; empty if the schema has no key.
+        companions: for a file that another program wrote, the path that it would have in the folder of the
+            build, where its index, labels and keys are; empty if they are next to the file itself.
     """
 
     path: str
@@ -90,13 +92,31 @@ class Shard(JsonRecord):
     last_bytes: str
     labels_digest: str = ""
     keys_digest: str = ""
+    companions: str = ""
+
+    optional: ClassVar[tuple[str, ...]] = ("companions",)
+
+    @property
+    def index_path(self) -> str:
+        """Path of the index."""
+        return index_path(self.companions or self.path)
+
+    @property
+    def labels_path(self) -> str:
+        """Path of the file of labels, which exists if the schema has a label."""
+        return labels_path(self.companions or self.path)
+
+    @property
+    def keys_path(self) -> str:
+        """Path of the file of keys, which exists if the schema has a key."""
+        return keys_path(self.companions or self.path)
 
     @property
     def companion_digests(self) -> dict[str, str]:
         """Digests of the other files of the shard, by path: its index, its labels and keys if it has any."""
-        labels = {labels_path(self.path): self.labels_digest} if self.labels_digest else {}
-        keys = {keys_path(self.path): self.keys_digest} if self.keys_digest else {}
-        return {index_path(self.path): self.index_digest, **labels, **keys}
+        labels = {self.labels_path: self.labels_digest} if self.labels_digest else {}
+        keys = {self.keys_path: self.keys_digest} if self.keys_digest else {}
+        return {self.index_path: self.index_digest, **labels, **keys}
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -112,6 +132,7 @@ class Shard(JsonRecord):
         """Return the first field that is wrong, and what is wrong with it; None if all are valid."""
         for name, fault in (
             ("path", shard_path_fault(self.path)),
+            ("companions", shard_path_fault(self.companions) if self.companions else None),
             ("digest", digest_fault(self.digest)),
             ("index_digest", digest_fault(self.index_digest)),
             ("labels_digest", digest_fault(self.labels_digest) if self.labels_digest else None),

@@ -216,11 +216,13 @@ def read_shard(files, shard, manifest, are_encoded=False):
         raise ValueError(f"{path}: has {len(examples)} records instead of {shard['num_examples']}")
     if f"{numbers % 2**64:016x}" != shard["examples_digest"]:
         raise ValueError(f"{path}: has other records")
-    found = files[companion(path, "idx")]
+    # for a file that another program wrote, the path that it would have in the folder of the build
+    place = shard.get("companions", path)
+    found = files[companion(place, "idx")]
     if found != "".join(lines).encode("ascii") or digest_of(found) != shard["index_digest"]:
         raise ValueError(f"{path}: the index is another's")
-    check_labels(files, companion(path, "labels"), shard, manifest, examples)
-    check_keys(files, companion(path, "keys"), shard, manifest, examples)
+    check_labels(files, companion(place, "labels"), shard, manifest, examples)
+    check_keys(files, companion(place, "keys"), shard, manifest, examples)
     return examples
 
 

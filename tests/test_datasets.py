@@ -22,7 +22,7 @@ SECTIONS = sections_of(ROOT / "docs" / "datasets.md")[:-1]
 def run(tmp_path, monkeypatch):
     """Run a command in an empty folder without Beam, and return its exit status."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(build.__wrapped__.__kwdefaults__, "engine", "local")
+    monkeypatch.setitem(build.__kwdefaults__, "engine", "local")
     return lambda words: cli.main([*words, "--quiet"], VERBS)
 
 

@@ -33,7 +33,7 @@ def digits(tmp_path_factory):
                 copy = root / "folder" / split / digit.name / path.name
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(path, copy)
-    build(ImageFolder(root / "folder"), root / "data", shards=2, log=lambda _: None)
+    build(ImageFolder(root / "folder"), root / "data", shards=2)
     return root / "data"
 
 

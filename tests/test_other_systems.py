@@ -47,7 +47,7 @@ assert prep.verify("other", deep=True)
     ids=["verbs", "loader", "builds"],
 )
 def test_the_core_runs_without_what_other_systems_lack(code, tmp_path):
-    build(Arrays({"x": np.arange(20)}), tmp_path / "data", shards=3, log=lambda _: None)
+    build(Arrays({"x": np.arange(20)}), tmp_path / "data", shards=3)
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT + code], cwd=tmp_path, capture_output=True, text=True
     )

@@ -41,14 +41,17 @@ def photos(tmp_path_factory):
     for name in ("cat", "dog"):
         (folder / "photos" / name).mkdir(parents=True)
         Image.new("RGB", (4, 3)).save(folder / "photos" / name / "1.png")
-    build(prep.ImageFolder(folder / "photos"), folder / "data", shards=2, log=lambda _: None)
+    build(prep.ImageFolder(folder / "photos"), folder / "data", shards=2)
     return folder
 
 
 def test_datasets_are_read_with_the_base_installation(photos):
     code = """
+from functools import partial
 from tfshards import prep
-from tfshards.prep.cli.main import main
+from tfshards.command import VERBS
+from tfshards.prep.cli.main import main as of_verbs
+main = partial(of_verbs, verbs=VERBS)
 assert prep.verify("data", deep=True)
 assert prep.diff("data", "data").is_same
 for line in ("--help", "info data", "info data --json", "verify data", "verify data --deep",
@@ -83,8 +86,8 @@ print("\\n", [verb for verb, status in statuses.items() if status])
 """
     done = run_without(installed() - BASE, code, capture_stderr=True)
     failed = done.stdout.splitlines()[-1]
-    assert failed == " ['build', 'plan', 'audit']"
-    assert done.stderr == "tfshards: images need PIL: pip install 'tfshards[prep]'\n" * 3
+    assert failed == " ['build', 'plan', 'report', 'audit']"
+    assert done.stderr == "tfshards: images need PIL: pip install 'tfshards[prep]'\n" * 4
 
 
 def installed():
@@ -100,7 +103,7 @@ from tfshards.prep import Arrays, ImageFolder, build, verify
 from tfshards.prep.cli import main as cli
 numbers = Arrays({"x": np.arange(4)})
 for source, out, engine in ((ImageFolder("photos"), "images", "local"), (numbers, "arrays", "beam")):
-    build(source, out, engine=engine, log=lambda _: None)
+    build(source, out, engine=engine)
     assert verify(out, deep=True)
     assert cli.main(["show", out, {"images": "1.png", "arrays": "3"}[out]]) == 0
 """
@@ -114,8 +117,8 @@ def test_prep_builds_on_threads_and_derives_without_beam(tmp_path):
 import numpy as np
 from tfshards.prep import Arrays, reshard
 from tfshards.prep.building.build import build
-build(Arrays({"x": np.arange(9)}), "one", engine="local", log=lambda _: None)
-print(len(reshard("one", "other", shards=3, log=lambda _: None).shards))
+build(Arrays({"x": np.arange(9)}), "one", engine="local")
+print(len(reshard("one", "other", shards=3).shards))
 """
     assert run_without({"apache_beam", "tensorflow", "tfshards.loader"}, code, tmp_path) == "3\n"
 

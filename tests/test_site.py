@@ -1,6 +1,5 @@
 """The documentation as a site: built strictly, which checks its links, and complete without a network."""
 
-import json
 import os
 import re
 import subprocess
@@ -15,7 +14,6 @@ from tests.chromium import PROGRAM, chromium
 pytestmark = pytest.mark.processes
 
 ROOT = Path(__file__).parents[1]
-BENCHMARKS = ROOT / "docs" / "benchmarks.md"
 # what a browser fetches to show a page
 FETCHED = {("script", "src"), ("img", "src"), ("iframe", "src"), ("source", "src"), ("object", "data")}
 
@@ -63,7 +61,7 @@ def test_no_page_of_the_site_fetches_anything_from_elsewhere(site):
 @pytest.mark.nightly
 @pytest.mark.skipif(PROGRAM is None, reason="Chromium is not installed")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_browser_shows_pages_and_charts_without_a_network(site, tmp_path, scheme):
+def test_a_browser_shows_pages_without_a_network(site, tmp_path, scheme):
     with chromium(tmp_path) as page:
         for width in (1280, 400):
             page.set_view(width, scheme=scheme)
@@ -72,9 +70,6 @@ def test_a_browser_shows_pages_and_charts_without_a_network(site, tmp_path, sche
                 assert [url for url in page.requests if not url.startswith(("file:", "data:"))] == []
                 # nothing is wider than the page, which would scroll sideways
                 assert page.run("document.documentElement.scrollWidth") <= width
-        page.open(site / "benchmarks.html")
-        charts = len(json.loads(BENCHMARKS.with_suffix(".charts.json").read_text()))
-        assert page.run("document.querySelectorAll('figure.chart svg[role=img]').length") == charts
         background = page.run("getComputedStyle(document.body).backgroundColor")
         assert (background == "rgb(255, 255, 255)") == (scheme == "light"), background
 
@@ -83,12 +78,3 @@ def test_every_page_is_in_the_navigation():
     navigation = (ROOT / "website" / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
     missing = [path.name for path in (ROOT / "docs").glob("*.md") if path.name not in navigation]
     assert missing == []
-
-
-def test_the_charts_name_columns_of_tables_that_exist(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "website")
-    from charts import add_charts
-
-    text = BENCHMARKS.read_text()
-    shown = add_charts(text, BENCHMARKS.with_suffix(".charts.json"))
-    assert shown.count("<figure") == len(json.loads(BENCHMARKS.with_suffix(".charts.json").read_text()))

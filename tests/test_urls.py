@@ -13,7 +13,7 @@ from tfshards.schemas import OptionsError
 
 URL = "hdfs://host/data"
 ARRAYS = Arrays({"x": np.arange(3)})
-IN_PREP = ["prune", "adopt", "repair", "verify", "audit", "info"]
+IN_PREP = ["prune", "adopt", "verify", "audit", "info"]
 CALLS = [
     *(partial(getattr(prep, name), URL) for name in IN_PREP),
     *(partial(call, ARRAYS, Path(URL)) for call in (prep.build, prep.plan)),

@@ -16,7 +16,6 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 sys.path[:0] = [str(HERE), str(ROOT / "src")]
 
-from charts import add_charts  # noqa: E402
 from commands import command_pages  # noqa: E402
 
 ROOMS = {
@@ -46,19 +45,16 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     pages["dockerfile.md"] = dockerfiles_page()
     pages["cli.md"] = command_pages()
     pages |= {f"{room}.md": room_page(room, text) for room, text in ROOMS.items()}
-    pages["style.css"] = (HERE / "style.css").read_text()
     for name, content in pages.items():
         files.append(File.generated(config, name, content=content))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Redirect links out of ``docs/``, add charts, and separate lists from what precedes them."""
+    """Redirect links out of ``docs/``, and separate lists from what precedes them."""
     # what tests/pages.py reads
     markdown = re.sub(r"^<!-- (?:run|check|no-run)\b.*? -->$", "", markdown, flags=re.M | re.S)
     markdown = re.sub(r"^( *```\w+) no-run$", r"\1", markdown, flags=re.M)
-    if page.file.src_uri == "benchmarks.md":
-        markdown = add_charts(markdown, ROOT / "docs" / "benchmarks.charts.json")
     markdown = re.sub(
         r"\]\((?:\.\./)?(examples[^)]*|docker/[a-z]+.Dockerfile|[A-Z]+\.md)\)", _target, markdown
     )
@@ -91,11 +87,16 @@ def dockerfiles_page() -> str:
 def room_page(room: str, text: str) -> str:
     """Return a page with the docstrings of all public names of a room."""
     # read rather than imported, because the loader would import TensorFlow
-    module = ast.parse((ROOT / room / "__init__.py").read_text())
-    assigned = (node for node in module.body if isinstance(node, ast.Assign))
-    names = next(
-        ast.literal_eval(node.value) for node in assigned if ast.unparse(node.targets[0]) == "__all__"
-    )
+    stub = ROOT / room / "__init__.pyi"
+    if stub.exists():
+        imports = (node for node in ast.parse(stub.read_text()).body if isinstance(node, ast.ImportFrom))
+        names = [alias.name for node in imports for alias in node.names]
+    else:
+        module = ast.parse((ROOT / room / "__init__.py").read_text())
+        assigned = (node for node in module.body if isinstance(node, ast.Assign))
+        names = next(
+            ast.literal_eval(node.value) for node in assigned if ast.unparse(node.targets[0]) == "__all__"
+        )
     # a function may have the name of its module
     paths = (f"{name}.{name}" if (ROOT / room / f"{name}.py").exists() else name for name in names)
     return (

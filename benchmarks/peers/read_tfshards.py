@@ -22,7 +22,7 @@ def write(folder: Path) -> None:
 
     payloads = np.array([np.frombuffer(payload(number), np.uint8) for number in range(EXAMPLES)])
     source = prep.Arrays({"id": np.arange(EXAMPLES), "payload": payloads})
-    prep.build(source, folder / "data", shards=FILES, log=lambda _: None)
+    prep.build(source, folder / "data", shards=FILES)
 
 
 def steps(folder: Path, run: Run, epoch: int, state: dict | None) -> Iterator[Step]:

@@ -1,1 +1,1 @@
-"""Batches of NumPy arrays, in the order of ``load``, without TensorFlow."""
+"""Turn records into batches of NumPy arrays, in the order of ``load``, without TensorFlow."""

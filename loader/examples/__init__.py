@@ -1,1 +1,1 @@
-"""What examples are delivered as, described for the graph and for NumPy alike."""
+"""Describe what an example is delivered as, for the graph and for NumPy alike."""

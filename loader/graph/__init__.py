@@ -1,1 +1,1 @@
-"""TensorFlow's raw operations, calls of Python, and the stages and interval arithmetic built from them."""
+"""Wrap TensorFlow's raw operations and calls of Python in the graph."""

@@ -1,1 +1,1 @@
-"""What a caller of ``load`` can ask for, as values that check themselves."""
+"""Hold what a caller of ``load`` can ask for, as values that check themselves."""

@@ -1,1 +1,1 @@
-"""Which example comes at which position of an epoch, as arithmetic."""
+"""Compute which example comes at which position of an epoch."""

@@ -1,1 +1,1 @@
-"""From numbers of examples to checked records: the one reader of shards, which knows no framework."""
+"""Turn numbers of examples into checked records: the one reader of shards, which knows no framework."""

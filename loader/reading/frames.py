@@ -34,7 +34,7 @@ from tfshards.schemas.columns import (
     in_equal_groups,
 )
 from tfshards.schemas.companions import read_index
-from tfshards.schemas.frames import header_of, masked_crc32c_of
+from tfshards.schemas.frames import are_sound, frame_fault
 from tfshards.schemas.index import FOOTER_BYTES, FRAME_OVERHEAD, HEADER_BYTES, RecordIndex
 from tfshards.schemas.index import IntArray as Ints
 from tfshards.schemas.storage import AnyPath
@@ -331,14 +331,13 @@ class Frames:
         """Return the block, or raise FormatError if the length of a record, or a checksum, is wrong."""
         if not self._is_checked:
             return block
+        lengths = [*map(len, block.records if block.data is None else block.records[:1])]
         # google_crc32c takes bytes only; a copy that is freed at once costs little
-        right = np.ascontiguousarray(footers).view("<u4")[:, 0] == masked_crc32c_of(map(bytes, block.records))
-        expected = [*map(header_of, map(len, block.records if block.data is None else block.records[:1]))]
-        joined = np.frombuffer(b"".join(expected), np.uint8).reshape(-1, HEADER_BYTES)
-        right &= (headers == joined).all(axis=1)
+        right = are_sound(map(bytes, block.records), lengths, headers, footers)
         if not right.all():
-            which = self.place(int(numbers[block.rows[~right]].min()))
-            problem = Problem(which, "its length or a checksum is wrong")
+            number, row = min((int(numbers[block.rows[row]]), row) for row in np.flatnonzero(~right).tolist())
+            frame = b"".join(map(bytes, (headers[row], block.records[row], footers[row])))
+            problem = Problem(self.place(number), str(frame_fault(frame, len(frame) - FRAME_OVERHEAD)))
             raise FormatError(f"{self.root}: a damaged record ({REMEDY})", [problem])
         return block
 

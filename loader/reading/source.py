@@ -157,7 +157,11 @@ def _open_mix(mix: Mix, split: str | None) -> OpenSplit:
             raise InputError(f"{root} and {roots[0]} differ in compression; 'tfshards reshard' can change it")
     splits = [manifest.splits[name] for manifest, name in zip(manifests, names, strict=True)]
     shards = tuple(
-        replace(shard, path=str((root / shard.path).absolute()))
+        replace(
+            shard,
+            path=str((root / shard.path).absolute()),
+            companions=shard.companions and str((root / shard.companions).absolute()),
+        )
         for root, each in zip(roots, splits, strict=True)
         for shard in each.shards
     )

@@ -1,1 +1,1 @@
-"""From groups of records to batches of tensors, in the graph."""
+"""Turn records into batches of tensors, in the graph."""

@@ -1,1 +1,1 @@
-"""A manifest for TFRecord files that another tool wrote."""
+"""Write a manifest for TFRecord files that another tool wrote."""

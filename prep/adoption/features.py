@@ -5,18 +5,19 @@ from __future__ import annotations
 import re
 import struct
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
 
 from tfshards.prep.imaging import formats, jpeg
 from tfshards.prep.progress.lines import report_warning
+from tfshards.prep.records.frames import Frame
 from tfshards.prep.sources.classes import MAX_CLASSES
 from tfshards.schemas import Feature, InputError, Problem, Schema, pixel_files
 from tfshards.schemas.example import Decoded, ParsedExample
-from tfshards.schemas.index import IntArray
 from tfshards.schemas.keys import hash_array, hash_key
 from tfshards.schemas.storage import AnyPath
 
@@ -24,8 +25,10 @@ _LABEL_NAMES = re.compile(r"(?:.*/)?(?:label|class)")
 _IN_WORDS = {"bytes": "byte strings", "int64": "integers", "float": "floats"}
 # Bits of what an element is: an image, in color, of 16 bits.
 _IMAGE, _COLOR, _DEEP = 1, 2, 4
-# What a message about records that do not fit ends with; docs/how-to.md shows the examples.
+# What a message about records that do not fit ends with; docs/maintain.md shows the examples.
 _ELSE = "prep.build(prep.Examples(examples), DATASET) builds a dataset of what another library reads"
+# Height and width of images; None where they differ, or where the header does not state them.
+_Sides: TypeAlias = "tuple[int | None, ...]"
 
 
 class Kind(NamedTuple):
@@ -42,18 +45,17 @@ class Kind(NamedTuple):
 
 @dataclass
 class Seen:
-    """What the records of one or more files hold of a feature.
+    """What some records hold of a feature.
 
     Attributes:
         kinds: where the first record of each kind is; of kind None are those that lack the feature.
-        heights, widths: sides of its images; None where the header does not state them.
+        sides: the sides of its images.
         labels: the first element of each record, if they are integers that may be classes.
         keys: its byte strings, if it is named ``key``.
     """
 
     kinds: dict[Kind | None, str] = field(default_factory=dict)
-    heights: set[int | None] = field(default_factory=set)
-    widths: set[int | None] = field(default_factory=set)
+    sides: _Sides = ()
     labels: array[int] = field(default_factory=lambda: array("q"))
     keys: list[bytes] = field(default_factory=list)
 
@@ -61,51 +63,57 @@ class Seen:
         """Return what a record holds of the feature, and note the sides of images."""
         bits = 0
         for data in cast("list[bytes]", elements) if wire == "bytes" else ():
-            found = _image(data)
-            if found is None:
+            image = _image(data)
+            if image is None:
                 return Kind(wire, len(elements))
-            height, width, image = found
-            self.heights.add(height)
-            self.widths.add(width)
-            bits |= image
+            bits |= image[0]
+            self.sides = _common(self.sides, image[1])
         return Kind(wire, len(elements), bits)
 
+    def where(self, bits: int) -> str:
+        """Return where a record is whose elements have these bits."""
+        return next(
+            where for kind, where in self.kinds.items() if kind and kind.number and kind.image == bits
+        )
 
-@dataclass
-class Records:
-    """What the records of one file hold: where the first one is, and their features by name."""
 
-    first: str = ""
-    features: dict[str, Seen] = field(default_factory=dict)
+def _common(one: _Sides, other: _Sides) -> _Sides:
+    sides = zip(one, other, strict=True) if one and other else ()
+    return tuple(mine if mine == its else None for mine, its in sides) or one or other
 
-    def look(self, where: str, data: bytes, label: str | None) -> None:
+
+class Features(defaultdict[str, Seen]):
+    """What the records of one file hold, by feature; an empty file has no features."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(Seen)
+        self.path: str = path
+        self.first: str = ""
+
+    def look(self, frame: Frame, label: str | None) -> None:
         """Add a record; raise ValueError if it is not an example."""
-        values = _values_of(data)
-        for name, (wire, elements) in values.items():
-            seen = self.features.get(name)
-            if seen is None:
-                seen = self.features[name] = Seen({None: self.first} if self.first else {})
+        example = ParsedExample(frame.data or b"")
+        if example.is_sequence or not example.names:
+            what = "is a tf.train.SequenceExample" if example.is_sequence else "has no features"
+            raise ValueError(f"{what}, but only tf.train.Example with features can be adopted: {_ELSE}")
+        where = f"record {frame.number} at byte {frame.offset} of {self.path}"
+        for name in example.names:
+            wire, elements = example.typed(name)
+            if name not in self and self.first:
+                self[name].kinds[None] = self.first
+            seen = self[name]
             seen.kinds.setdefault(seen.kind_of(wire, elements), where)
             if wire == "int64" and elements and (name == label if label else _LABEL_NAMES.fullmatch(name)):
                 seen.labels.append(cast("int", elements[0]))
             elif name == "key" and wire == "bytes":
                 seen.keys += cast("list[bytes]", elements)
-        for name in self.features.keys() - values.keys():
-            self.features[name].kinds.setdefault(None, where)
+        for name in self.keys() - {*example.names}:
+            self[name].kinds.setdefault(None, where)
         self.first = self.first or where
 
 
-def _values_of(data: bytes) -> dict[str, tuple[str, Decoded]]:
-    """Return the type of list, empty without one, and the elements of each feature; or raise ValueError."""
-    parsed = ParsedExample(data)
-    if parsed.is_sequence or not parsed.names:
-        what = "is a tf.train.SequenceExample" if parsed.is_sequence else "has no features"
-        raise ValueError(f"{what}, but only tf.train.Example with features can be adopted: {_ELSE}")
-    return {name: parsed.typed(name) for name in parsed.names}
-
-
 def infer(
-    folder: AnyPath, files: Sequence[Records], label: str | None, class_names: Sequence[str] | None
+    folder: AnyPath, files: Sequence[Features], label: str | None, class_names: Sequence[str] | None
 ) -> Schema:
     """Return the schema of the records of all files, each of which must have all features.
 
@@ -127,10 +135,10 @@ def infer(
             feature = _feature(name, seen, name == labeled)
             features.append(feature)
             if name == label and not feature.is_label:
-                where = _where(seen, lambda kind: kind.number > 0)
+                where = next(iter(seen.kinds.values()))
                 raise ValueError(f"was given as label=, but {where} holds no integers")
-            if name == labeled and feature.shape == () and class_names is not None:
-                _check_labels(np.array(seen.labels), len(class_names))
+            if feature.is_label and feature.shape == () and class_names is not None:
+                _check_labels(seen.labels, len(class_names))
             if name == "key" and feature.is_text and feature.shape == ():
                 _check_keys(seen.keys)
         except ValueError as error:
@@ -138,27 +146,22 @@ def infer(
     if class_names is not None and not any(feature.is_label for feature in features):
         problems.append(Problem("class_names=", "no feature is a label; name it with label="))
     if problems:
-        raise InputError("adopt-faults", *(f"  {problem}" for problem in problems), _ELSE, folder=folder)
+        lines = (f"  {problem}" for problem in problems)
+        raise InputError(f"{folder} cannot be adopted:", *lines, _ELSE)
     return Schema(tuple(features), tuple(class_names or ()))
 
 
-def _joined(files: Sequence[Records]) -> dict[str, Seen]:
+def _joined(files: Sequence[Features]) -> dict[str, Seen]:
     """Return what the records of all files hold of each feature, by name."""
-    together = {name: Seen() for name in sorted({name for one in files for name in one.features})}
-    for one in files:
+    together = {name: Seen() for name in sorted({name for each in files for name in each})}
+    for each in files:
         for name, joined in together.items():
-            seen = one.features.get(name) or Seen({None: one.first} if one.first else {})
+            seen = each.get(name) or Seen({None: each.first} if each.first else {})
             joined.kinds = seen.kinds | joined.kinds
-            joined.heights |= seen.heights
-            joined.widths |= seen.widths
+            joined.sides = _common(joined.sides, seen.sides)
             joined.labels += seen.labels
             joined.keys += seen.keys
     return together
-
-
-def _where(seen: Seen, is_wanted: Callable[[Kind], bool]) -> str:
-    """Return where a record of a kind is that is wanted."""
-    return next(where for kind, where in seen.kinds.items() if kind and is_wanted(kind))
 
 
 def _feature(name: str, seen: Seen, is_label: bool) -> Feature:
@@ -177,25 +180,17 @@ def _feature(name: str, seen: Seen, is_label: bool) -> Feature:
     if bits and all(bits):
         if shape != ():
             raise ValueError("is a list of images, but an image is a feature of its own, in every record")
-        if _IMAGE | _COLOR | _DEEP in bits:
-            where = _where(seen, lambda kind: kind.image == _IMAGE | _COLOR | _DEEP)
+        if (deep_color := _IMAGE | _COLOR | _DEEP) in bits:
             hint = "'tfshards build arrays' stores such pixels"
-            raise ValueError(f"is a PNG in color with 16 bits in {where}; {hint}")
-        height, width = ((*sides,)[0] if len(sides) == 1 else None for sides in (seen.heights, seen.widths))
+            raise ValueError(f"is a PNG in color with 16 bits in {seen.where(deep_color)}; {hint}")
         channels = 3 if any(each & _COLOR for each in bits) else 1
         dtype = "uint16" if any(each & _DEEP for each in bits) else "uint8"
-        return Feature(name, "image", dtype, (height, width, channels))
-    if wire == "bytes":
-        if any(bits):
-            image, other = (
-                _where(seen, lambda kind: kind.image > 0),
-                _where(seen, lambda kind: not kind.image),
-            )
-            report_warning(f"{name!r} is an image in {image}, but not in {other}: it is bytes")
-        return Feature(name, "bytes", "bytes", shape)
-    if wire == "float":
-        return Feature(name, "float", "float32", shape)
-    return Feature(name, "label" if is_label else "int", "int64", shape)
+        return Feature(name, "image", dtype, (*seen.sides, channels))
+    if any(bits):
+        image, other = seen.where(max(bits)), seen.where(0)
+        report_warning(f"{name!r} is an image in {image}, but not in {other}: it is bytes")
+    kind, dtype = {"bytes": ("bytes", "bytes"), "float": ("float", "float32")}.get(wire, ("int", "int64"))
+    return Feature(name, "label" if is_label and wire == "int64" else kind, dtype, shape)
 
 
 def _usual_label(together: Mapping[str, Seen]) -> str | None:
@@ -209,10 +204,11 @@ def _usual_label(together: Mapping[str, Seen]) -> str | None:
     return min(names, key=lambda name: (name != "label", len(name), name), default=None)
 
 
-def _check_labels(labels: IntArray, number: int) -> None:
+def _check_labels(labels: Sequence[int], number: int) -> None:
     # -1 means no class; in lists, only verify can find a contradiction
-    for value in labels[(labels < -1) | (labels >= number)][:1]:
-        raise ValueError(f"has the value {value}, but there are {number} class names, 0 to {number - 1}")
+    for value in (min(labels, default=-1), max(labels, default=-1)):
+        if not -1 <= value < number:
+            raise ValueError(f"has the value {value}, but there are {number} class names, 0 to {number - 1}")
 
 
 def _check_keys(keys: Sequence[bytes]) -> None:
@@ -223,23 +219,20 @@ def _check_keys(keys: Sequence[bytes]) -> None:
         raise ValueError(f"has the value {key[:40]!r}, but a key cannot contain NUL")
 
 
-def _image(data: bytes) -> tuple[int | None, int | None, int] | None:
-    """Return height, width and bits of an encoded image; a side is None where the header does not state it.
+def _image(data: bytes) -> tuple[int, _Sides] | None:
+    """Return bits and sides of an encoded image, or None if the loader would not decode it as one.
 
     Gray JPEG, PNG and pixel files are decoded to 1 channel, all others to 3.
-
-    Returns:
-        None if ``data`` does not begin like a format that the loader decodes.
     """
     found = formats.format_of(data[: formats.HEAD_BYTES])
     if found is None or not found.is_decoded_by_loader:
         sides = pixel_files.sides_of(data)
-        return sides and (sides.height, sides.width, _IMAGE | _COLOR * (sides.channels == 3))
+        return sides and (_IMAGE | _COLOR * (sides.channels == 3), (sides.height, sides.width))
     if found.name == "PNG" and data[12:16] == b"IHDR" and len(data) >= 26:
         width, height, depth, color = struct.unpack_from(">IIBB", data, 16)
-        return height, width, _IMAGE | _COLOR * (color != 0) | _DEEP * (depth == 16)
+        return _IMAGE | _COLOR * (color != 0) | _DEEP * (depth == 16), (height, width)
     frame = jpeg.structure(data).frame if found.name == "JPEG" else None
     if frame is None or len(data) < frame + 8:
-        return None, None, _IMAGE | _COLOR
+        return _IMAGE | _COLOR, (None, None)
     height, width, num_components = struct.unpack_from(">HHB", data, frame + 3)
-    return height, width, _IMAGE | _COLOR * (num_components != 1)
+    return _IMAGE | _COLOR * (num_components != 1), (height, width)

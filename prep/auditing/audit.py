@@ -1,94 +1,77 @@
-"""Find leaks, duplicates, label conflicts, rare classes and odd sizes in a sound dataset."""
+"""Audit a sound dataset, and choose the examples that ``remove`` should remove."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-
-import numpy as np
-import numpy.typing as npt
+from typing import get_args
 
 from tfshards.prep.auditing.findings import (
+    ExampleKind,
     Finding,
     FoundExample,
-    Instance,
     Kind,
+    class_counts,
     class_findings,
-    class_name,
-    example_at,
+    repeat_findings,
     size_findings,
 )
-from tfshards.prep.auditing.repeats import Partners, Repeats, find_repeats
-from tfshards.prep.auditing.similar import DEFAULT_DISTANCE, HASH_BITS, check_distance, require_imagehash
-from tfshards.prep.auditing.survey import Survey, compared_names, image_names, survey
-from tfshards.prep.sources.keys import KEY_FEATURE
-from tfshards.schemas import InputError, Manifest, read_manifest
-from tfshards.schemas.json_reader import Json
+from tfshards.prep.auditing.repeats import find_repeats
+from tfshards.prep.auditing.similar import DEFAULT_DISTANCE, check_distance
+from tfshards.prep.auditing.survey import (
+    NO_LABEL,
+    Examples,
+    by_size,
+    compared_of,
+    image_features,
+    survey,
+)
+from tfshards.prep.planning.plan import label_counts
+from tfshards.prep.progress.lines import report_line
+from tfshards.prep.records.dataset_files import check_new_file
+from tfshards.prep.sources.keys import holds_written_keys, write_keys
+from tfshards.schemas import InputError, Manifest, OptionsError, Schema, read_manifest
+from tfshards.schemas.errors import counted
+from tfshards.schemas.json_reader import Json, as_json
 from tfshards.schemas.storage import any_path
 from tfshards.schemas.summary import class_lines, escaped
 
-
-def chosen_examples(findings: Collection[Finding], kinds: Collection[Kind]) -> set[FoundExample]:
-    """Return the examples of some kinds of findings, of equal or similar ones all but one.
-
-    If an image has several labels, nothing shows which of them is right. Therefore all examples of a conflict
-    are returned for the kind ``conflict``; for the kinds ``leak`` and ``duplicate`` without it, none of them.
-    """
-    of_conflicts = _of_conflicts(findings)
-    chosen: set[FoundExample] = set()
-    for finding in findings:
-        if finding.kind in kinds and finding.kind != "conflict":
-            found = {instance.example for instance in finding.instances if instance.example}
-            chosen |= found if finding.kind == "size" else found - of_conflicts
-    return chosen | of_conflicts if "conflict" in kinds else chosen
+_KINDS = get_args(Kind)
+# The kinds of findings whose examples may be removed without a look at them.
+_REMOVED: tuple[ExampleKind, ...] = ("leak", "duplicate")
+_SHOWN = 5
 
 
-def _of_conflicts(findings: Collection[Finding]) -> set[FoundExample]:
-    """Return the examples of all conflicts, with those that equal or resemble one of them."""
-    similar: dict[FoundExample, set[FoundExample]] = {}
-    waiting: list[FoundExample] = []
-    for finding in findings:
-        for instance in finding.instances:
-            if instance.example and instance.like:
-                similar.setdefault(instance.example, set()).add(instance.like)
-                similar.setdefault(instance.like, set()).add(instance.example)
-                if finding.kind == "conflict":
-                    waiting.append(instance.example)
-    found = set(waiting)
-    while waiting:
-        new = similar[waiting.pop()] - found
-        found |= new
-        waiting += new
-    return found
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Audit:
-    """The result of an audit.
+    """The result of an audit; false if it has findings of a kind in ``fail_on``.
 
     Attributes:
-        num_examples: number of examples by split, largest split first.
+        manifest: the manifest of the dataset.
         label_counts: number of examples by split and class, for all classes; empty without labels.
         findings: leaks first.
         notes: parts of the dataset that were not examined, and why.
-        has_keys: whether the examples have keys.
+        fail_on: kinds of findings that are failures.
     """
 
-    num_examples: Mapping[str, int]
+    manifest: Manifest
     label_counts: Mapping[str, Mapping[str, int]]
     findings: tuple[Finding, ...]
     notes: tuple[str, ...]
-    has_keys: bool = True
+    fail_on: tuple[Kind, ...] = ()
 
-    def keys(self, kinds: Collection[Kind] = ("leak", "duplicate")) -> list[str]:
+    def __bool__(self) -> bool:
+        return not any(finding.kind in self.fail_on for finding in self.findings)
+
+    def keys(self, kinds: Collection[ExampleKind] = _REMOVED) -> list[str]:
         """Return the keys of the examples that were found, sorted, each once.
 
         Among equal or similar examples, the best one is left out: in the largest split, the one with
         the most pixels, then that with the most bytes, then the first one. Removing the others leaves one
-        of each. Since nothing shows which label of a conflict is right, none of its examples is listed, or
-        with the kind ``conflict`` all of them.
+        of each. Nothing shows which label of a conflict is right: its examples, and all that resemble them,
+        are listed for the kind ``conflict``, and otherwise none of them.
 
         Args:
             kinds: kinds of findings that name examples: ``leak``, ``duplicate``, ``conflict`` and ``size``.
@@ -96,179 +79,137 @@ class Audit:
         Raises:
             InputError: the examples have no keys.
         """
-        if not self.has_keys:
-            raise InputError("audit-no-keys")
-        return sorted({example.key for example in chosen_examples(self.findings, kinds)})
+        if self.manifest.schema.key is None:
+            raise InputError("the examples have no keys, so none can be listed; build a dataset with keys")
+        contested = self._contested()
+        chosen = {one.key for one in contested} if "conflict" in kinds else set()
+        for finding in self.findings:
+            if finding.kind in kinds and finding.kind != "conflict":
+                found = {case.example for case in finding.cases if case.example}
+                chosen |= {one.key for one in (found if finding.kind == "size" else found - contested)}
+        return sorted(chosen)
+
+    def _contested(self) -> set[FoundExample]:
+        """Return the examples of all conflicts, with those that equal or resemble one of them."""
+        pairs = [{*case.examples} for finding in self.findings for case in finding.cases if case.like]
+        conflicts = (finding.cases for finding in self.findings if finding.kind == "conflict")
+        found = {one for cases in conflicts for case in cases for one in case.examples}
+        while more := {one for pair in pairs if pair & found for one in pair} - found:
+            found |= more
+        return found
+
+    def __repr__(self) -> str:
+        """Return the findings with their first cases, the notes, and the number of examples by class."""
+        lines = [] if self.findings else ["no findings"]
+        for finding in self.findings:
+            lines.append(f"{finding.kind}: {escaped(finding.message)}")
+            for case in finding.cases[:_SHOWN]:
+                named = " = ".join(f"{one.key} ({one.place})" for one in case.examples)
+                lines.append(escaped(f"    {named}{': ' if named else ''}{case.detail}"))
+            if len(finding.cases) > _SHOWN:
+                lines.append(f"    and {len(finding.cases) - _SHOWN:,} more")
+        lines += [f"note: {escaped(note)}" for note in self.notes]
+        # a split without any label has examples without classes, rather than none of each
+        counts = {split: own if any(own.values()) else {} for split, own in self.label_counts.items()}
+        return "\n".join([*lines, *(class_lines(counts) if counts else [])])
+
+    def to_json(self) -> dict[str, Json]:
+        """Return all findings, with every case."""
+        sizes: dict[str, Json] = {name: split.num_examples for name, split in self.manifest.splits.items()}
+        found = {name: as_json(getattr(self, name)) for name in ("label_counts", "findings", "notes")}
+        return {"num_examples": sizes, **found}
 
 
-def audit(root: str | os.PathLike[str], *, distance: int | None = DEFAULT_DISTANCE) -> Audit:
-    """Find problems of content in the dataset in ``root``; every record is read once.
+def audit(
+    dataset: str | os.PathLike[str],
+    *,
+    distance: int | None = DEFAULT_DISTANCE,
+    fail_on: Sequence[Kind] = (),
+    keys: str | os.PathLike[str] | None = None,
+    keys_of: Sequence[ExampleKind] = (),
+) -> Audit:
+    """Find examples in two splits, duplicates, label conflicts, rare classes and unusual image sizes.
+
+    Every record is read once.
 
     Args:
-        root: the dataset's directory.
-        distance: two images are near-duplicates if at most this many of the 256 bits of their perceptual
-            hashes differ; None compares bytes only and decodes nothing.
+        dataset: folder of the dataset, or its URL.
+        distance: treat images as near duplicates if at most this many of the 256 bits of their perceptual
+            hashes differ, at most 48; none compares bytes only and decodes nothing.
+        fail_on: kind of findings that are a failure, with exit status 1.
+        keys: new file for the keys of the examples that were found, as "remove" takes them: of equal or
+            similar examples all but one, without those that have different labels.
+        keys_of: kind of findings whose keys are written, by default leak and duplicate.
 
     Raises:
-        OptionsError: ``distance`` is not allowed.
-        InputError: ``root`` is not a dataset, a shard is incomplete, or ImageHash is missing
-            (``tfshards[audit]``).
+        OptionsError: an argument is not allowed.
+        InputError: ``dataset`` is not a dataset, a shard is incomplete, or there are no keys to write.
         FormatError: the manifest cannot be read.
         RecordError: a record is damaged, or does not match the schema.
     """
     check_distance(distance)
-    manifest = read_manifest(root)
-    has_images = bool(image_names(manifest))
-    if has_images and distance is not None:
-        require_imagehash()
-    seen = survey(any_path(root), manifest, is_hashed=has_images and distance is not None)
-    counts = _label_counts(seen, manifest)
-    findings: list[Finding] = []
-    notes = list(_notes(seen, manifest, distance))
-    if compared_names(manifest):
-        found = find_repeats(seen, distance)
-        if not found.is_complete:
-            notes.append(
-                "too many images are similar: the search for near-duplicates ended early, some may be missing"
+    for name, kinds, allowed in (("fail_on", fail_on, _KINDS), ("keys_of", keys_of, get_args(ExampleKind))):
+        if unknown := [kind for kind in kinds if kind not in allowed]:
+            raise OptionsError(f"{name}={unknown[0]!r} must be one of {', '.join(allowed)}")
+    if keys_of and keys is None:
+        raise OptionsError("keys_of= has no effect without keys=; name a file")
+    path = None if keys is None else any_path(keys)
+    if path is not None:
+        check_new_file(path, "a list of keys", holds_written_keys)
+    manifest = read_manifest(dataset)
+    schema = manifest.schema
+    is_hashed = bool(image_features(schema)) and distance is not None
+    examples = survey(any_path(dataset), manifest, is_hashed=is_hashed)
+    findings, notes = list[Finding](), [*_notes(examples, schema, distance)]
+    if compared_of(schema):
+        repeats = find_repeats(examples, distance)
+        what = "images" if image_features(schema) else "examples"
+        findings += repeat_findings(examples, manifest, repeats, what)
+        if not repeats.is_complete:
+            notes.append("too many images are similar: the search ended early, some pairs may be missing")
+    labeled = examples[examples["label"] != NO_LABEL]
+    labels = {
+        name: labeled["label"][labeled["split"] == split] for split, name in enumerate(by_size(manifest))
+    }
+    counts = class_counts(
+        {name: label_counts(own if schema.label else None, schema) for name, own in labels.items()}, schema
+    )
+    findings += [*class_findings(counts), *size_findings(examples, manifest)]
+    made = Audit(manifest, counts, tuple(findings), tuple(notes), tuple(fail_on))
+    if path is not None:
+        listed = made.keys(keys_of or _REMOVED)
+        write_keys(path, listed)
+        report_line(f"wrote {counted(len(listed), 'key')} to {path}")
+        if contested := len({*made.keys(["conflict"])} - {*listed}):
+            report_line(
+                f"left out the keys of {counted(contested, 'example')} of label conflicts, since nothing "
+                "shows which label is right; keys_of=conflict lists them all: correct their labels with "
+                "'tfshards relabel' or remove the wrong ones, then audit again"
             )
-        findings += _repeated(seen, manifest, found)
-    findings += class_findings(counts)
-    findings += size_findings(seen, manifest)
-    sizes = {name: manifest.splits[name].num_examples for name in seen.splits}
-    return Audit(sizes, counts, tuple(findings), tuple(notes), KEY_FEATURE in manifest.schema.features)
+    if not made:
+        failed = Counter(finding.kind for finding in findings if finding.kind in fail_on)
+        text = ", ".join(f"{counted(count, 'finding')} of kind {kind!r}" for kind, count in failed.items())
+        report_line(f"failed: {text} (fail_on=)")
+    return made
 
 
-def _notes(seen: Survey, manifest: Manifest, distance: int | None) -> Iterator[str]:
-    compared = compared_names(manifest)
-    images = image_names(manifest)
+def _notes(examples: Examples, schema: Schema, distance: int | None) -> Iterator[str]:
+    """Yield what was not examined, and why."""
+    compared, images = compared_of(schema), image_features(schema)
     if not compared:
         yield "no feature besides key and label: duplicates were not searched"
     elif not images:
-        yield f"no images: only examples with equal {', '.join(compared)} were searched, not near-duplicates"
+        names = ", ".join(one.name for one in compared)
+        yield f"no images: only examples with equal {names} were searched, not near-duplicates"
     elif distance is None:
         yield "only images with equal bytes were searched, not near-duplicates"
     if len(images) > 1:
-        yield f"of the image features only {images[0]!r} was examined"
-    if seen.num_flat:
-        yield f"images of nearly one color, compared by bytes only: {seen.num_flat:,}"
-    if seen.faults:
-        index, fault = next(iter(seen.faults.items()))
-        yield f"images that cannot be decoded: {len(seen.faults):,}; the first, {seen.keys[index]}: {fault}"
-    if manifest.schema.label is None:
+        yield f"of the image features only {images[0].name!r} was examined"
+    is_flat = (examples["size"].min(axis=1) > 0) & ~examples["is_hashed"]
+    if distance is not None and is_flat.any():
+        yield f"images of nearly one color, compared by bytes only: {is_flat.sum():,}"
+    faulty = examples[examples["fault"] != ""]
+    for key, fault in faulty[["key", "fault"]][:1]:
+        yield f"images that cannot be decoded: {len(faulty):,}; the first, {key}: {fault}"
+    if schema.label is None:
         yield "no labels: classes and conflicts were not examined"
-
-
-def _repeated(seen: Survey, manifest: Manifest, found: Repeats) -> Iterator[Finding]:
-    """Yield the leaks, the duplicates and the conflicts."""
-    has_images = bool(image_names(manifest))
-    what = "images" if has_images else "examples"
-    sizes = [f" of {manifest.splits[name].num_examples:,}" for name in seen.splits]
-    own, others = seen.split, seen.split[found.leaks.partner]
-    for split, name in enumerate(seen.splits):
-        for other, other_name in enumerate(seen.splits[:split]):
-            is_one = (own == split) & (others == other)
-            text = f"{what} of {name!r} that are also in {other_name!r}"
-            yield from _finding(seen, manifest, "leak", text, sizes[split], found.leaks, is_one)
-    for split, name in enumerate(seen.splits):
-        text, is_one = f"{what} of {name!r} that repeat another one of it", own == split
-        yield from _finding(seen, manifest, "duplicate", text, sizes[split], found.duplicates, is_one)
-    text = f"{what} that also occur with another label"
-    yield from _finding(seen, manifest, "conflict", text, "", found.conflicts, own >= 0)
-
-
-def _finding(
-    seen: Survey,
-    manifest: Manifest,
-    kind: Kind,
-    text: str,
-    of: str,
-    partners: Partners,
-    is_one: npt.NDArray[np.bool_],
-) -> Iterator[Finding]:
-    """Yield the finding about those examples that have a partner, if any, the most certain first."""
-    indices = np.flatnonzero(is_one & (partners.partner >= 0))
-    if not len(indices):
-        return
-    indices = indices[np.argsort(partners.distance[indices], kind="stable")]
-    cases = tuple(
-        Instance(
-            "the same" if bits < 0 else f"{bits} of {HASH_BITS} bits differ",
-            example_at(seen, manifest, index),
-            example_at(seen, manifest, partner),
-        )
-        for index, partner, bits in zip(
-            indices.tolist(),
-            partners.partner[indices].tolist(),
-            partners.distance[indices].tolist(),
-            strict=True,
-        )
-    )
-    same = int((partners.distance[indices] < 0).sum())
-    certainty = f"{same:,} the same, {len(cases) - same:,} nearly the same"
-    yield Finding(kind, f"{text}: {len(cases):,}{of} ({certainty})", cases)
-
-
-def _label_counts(seen: Survey, manifest: Manifest) -> dict[str, dict[str, int]]:
-    if manifest.schema.label is None:
-        return {}
-    counted = [Counter(seen.label[seen.split == split].tolist()) for split in range(len(seen.splits))]
-    labels = range(len(manifest.schema.class_names)) or sorted(set().union(*counted))
-    return {
-        name: {class_name(manifest, label): counts[label] for label in labels}
-        for name, counts in zip(seen.splits, counted, strict=True)
-    }
-
-
-_SHOWN_INSTANCES = 5
-
-
-def audit_text(made: Audit) -> str:
-    """Return the findings with their first instances, the notes, and the number of examples by class."""
-    lines = [line for finding in made.findings for line in _finding_lines(finding)] or ["no findings"]
-    lines += [f"note: {escaped(note)}" for note in made.notes]
-    if made.label_counts:
-        # a split without any label has examples without classes, rather than none of each
-        lines += class_lines(
-            {split: counts if any(counts.values()) else {} for split, counts in made.label_counts.items()}
-        )
-    return "\n".join(lines)
-
-
-def audit_json(made: Audit) -> dict[str, Json]:
-    """Return all findings, with every instance."""
-    return {
-        "num_examples": dict(made.num_examples),
-        "label_counts": {split: dict(counts) for split, counts in made.label_counts.items()},
-        "findings": [
-            {
-                "kind": finding.kind,
-                "message": finding.message,
-                "count": len(finding.instances),
-                "instances": [{"detail": one.detail, **_examples_json(one)} for one in finding.instances],
-            }
-            for finding in made.findings
-        ],
-        "notes": list(made.notes),
-    }
-
-
-def _finding_lines(finding: Finding) -> Iterator[str]:
-    yield f"{finding.kind}: {escaped(finding.message)}"
-    for case in finding.instances[:_SHOWN_INSTANCES]:
-        examples = [
-            f"{one.key} ({one.split}{'' if one.label is None else f', {one.label}'})"
-            for one in (case.example, case.like)
-            if one
-        ]
-        yield escaped(f"    {' = '.join(examples)}{': ' if examples else ''}{case.detail}")
-    more = len(finding.instances) - _SHOWN_INSTANCES
-    if more > 0:
-        yield f"    and {more:,} more"
-
-
-def _examples_json(case: Instance) -> dict[str, Json]:
-    examples = {"example": case.example, "like": case.like}
-    return {
-        name: {"split": one.split, "key": one.key, "label": one.label} if one else None
-        for name, one in examples.items()
-    }

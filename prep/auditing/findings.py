@@ -1,18 +1,23 @@
-"""The findings of an audit as values, and those about classes and sizes."""
+"""The findings of an audit: examples that occur twice, rare classes, odd sizes."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from itertools import combinations
+from typing import Literal, TypeAlias
 
 import numpy as np
 
-from tfshards.prep.auditing.survey import NO_LABEL, Survey
-from tfshards.schemas import Manifest
+from tfshards.prep.auditing.repeats import SAME_BYTES, Repeats
+from tfshards.prep.auditing.similar import HASH_BITS, Pairs
+from tfshards.prep.auditing.survey import NO_LABEL, Examples, by_size
+from tfshards.schemas import Manifest, Schema
 
-Kind = Literal["leak", "duplicate", "conflict", "class", "size"]
+# The kinds of findings whose cases are examples, and all kinds.
+ExampleKind: TypeAlias = Literal["leak", "duplicate", "conflict", "size"]
+Kind: TypeAlias = Literal[ExampleKind, "class"]
 
 # Fewer examples are too few for training, and for a meaningful score.
 _FEW_EXAMPLES = 10
@@ -25,16 +30,21 @@ _MAX_RATIO = 16
 
 @dataclass(frozen=True)
 class FoundExample:
-    """Identifies an example by its key, or its shard and record number, and by its number in the split."""
+    """An example by its key, or its shard and record number, and by its number in the split."""
 
     split: str
     key: str
-    label: str | None = None
-    number: int = 0
+    label: str | None
+    number: int
+
+    @property
+    def place(self) -> str:
+        """Its split, and its class if it has one."""
+        return self.split if self.label is None else f"{self.split}, {self.label}"
 
 
 @dataclass(frozen=True)
-class Instance:
+class Case:
     """One case of a finding: an example, and the one that it resembles; or a class, with neither.
 
     The detail is such as ``12 of 256 bits differ`` or ``20 x 900 pixels``, or name and count of a class.
@@ -43,6 +53,11 @@ class Instance:
     detail: str
     example: FoundExample | None = None
     like: FoundExample | None = None
+
+    @property
+    def examples(self) -> list[FoundExample]:
+        """The one or two examples, if any."""
+        return [one for one in (self.example, self.like) if one]
 
 
 @dataclass(frozen=True)
@@ -54,71 +69,94 @@ class Finding:
 
     kind: Kind
     message: str
-    instances: tuple[Instance, ...]
+    cases: Sequence[Case]
 
 
-def example_at(seen: Survey, manifest: Manifest, index: int) -> FoundExample:
-    """Return the split, the key and the label of the example at ``index``."""
-    label = int(seen.label[index])
-    name = None if label == NO_LABEL else class_name(manifest, label)
-    split = int(seen.split[index])
-    # the examples of a split follow each other
-    number = index - int(np.searchsorted(seen.split, split))
-    return FoundExample(seen.splits[split], seen.keys[index], name, number)
+def example_at(examples: Examples, manifest: Manifest, index: int) -> FoundExample:
+    """Return the example at an index."""
+    split, number, key, label = examples[index].item()[:4]
+    name = None if label == NO_LABEL else manifest.schema.class_name(label)
+    return FoundExample(by_size(manifest)[split], key, name, number)
 
 
-def class_name(manifest: Manifest, label: int) -> str:
-    """Return the name of a class, or its number where classes have no names."""
-    names = manifest.schema.class_names
-    return names[label] if names else str(label)
+def repeat_findings(examples: Examples, manifest: Manifest, repeats: Repeats, what: str) -> Iterator[Finding]:
+    """Yield the leaks, the duplicates and the conflicts among examples; ``what`` they are called."""
+    split, names = examples["split"], by_size(manifest)
+    found: list[tuple[Kind, str, Pairs, str]] = []
+    for larger, one in combinations(range(len(names)), 2):
+        is_one = (split[repeats.leaks[:, :2]] == (one, larger)).all(axis=1)
+        of = f" of {manifest.splits[names[one]].num_examples:,}"
+        found.append(
+            ("leak", f"of {names[one]!r} that are also in {names[larger]!r}", repeats.leaks[is_one], of)
+        )
+    for one, name in enumerate(names):
+        pairs = repeats.duplicates[split[repeats.duplicates[:, 0]] == one]
+        of = f" of {manifest.splits[name].num_examples:,}"
+        found.append(("duplicate", f"of {name!r} that repeat another one of it", pairs, of))
+    found.append(("conflict", "that also occur with another label", repeats.conflicts, ""))
+    for kind, text, pairs, of in found:
+        if len(pairs):
+            num_same = int((pairs[:, 2] == SAME_BYTES).sum())
+            certainty = f"{num_same:,} the same, {len(pairs) - num_same:,} nearly the same"
+            cases = [
+                Case(
+                    "the same" if bits == SAME_BYTES else f"{bits} of {HASH_BITS} bits differ",
+                    example_at(examples, manifest, later),
+                    example_at(examples, manifest, earlier),
+                )
+                for later, earlier, bits in pairs[np.argsort(pairs[:, 2], kind="stable")].tolist()
+            ]
+            yield Finding(kind, f"{what} {text}: {len(pairs):,}{of} ({certainty})", cases)
+
+
+def class_counts(of_splits: Mapping[str, Mapping[str, int]], schema: Schema) -> dict[str, dict[str, int]]:
+    """Return the number of examples by split and class, for all classes in label order; empty without any."""
+    if not any(of_splits.values()):
+        return {}
+    names: Sequence[str] = schema.class_names or sorted(set().union(*of_splits.values()), key=int)
+    return {split: {name: own.get(name, 0) for name in names} for split, own in of_splits.items()}
 
 
 def class_findings(counts: Mapping[str, Mapping[str, int]]) -> Iterator[Finding]:
-    """Yield for each split its missing classes, its classes with few examples, and its imbalance."""
+    """Yield the classes without examples; for each split its missing and rare classes, and its imbalance."""
     total = sum((Counter(split) for split in counts.values()), Counter[str]())
-    if nowhere := [label for label in next(iter(counts.values()), {}) if not total[label]]:
-        text = f"classes without examples in any split: {len(nowhere):,}"
-        yield Finding("class", text, tuple(Instance(label) for label in nowhere))
+    nowhere = [label for label in next(iter(counts.values()), {}) if not total[label]]
+    found = [(f"classes without examples in any split: {len(nowhere):,}", nowhere)]
     for name, split in counts.items():
-        missing = [label for label, count in split.items() if not count and total[label]]
-        if missing and sum(split.values()):
-            text = f"classes of other splits that are missing in {name!r}: {len(missing):,}"
-            yield Finding("class", text, tuple(Instance(label) for label in missing))
-        few = [(count, label) for label, count in split.items() if 0 < count < _FEW_EXAMPLES]
-        if few:
-            text = f"classes with fewer than {_FEW_EXAMPLES} examples in {name!r}: {len(few):,}"
-            yield Finding("class", text, tuple(Instance(f"{label}: {count}") for count, label in sorted(few)))
         present = sorted((count, label) for label, count in split.items() if count)
-        if present and present[-1][0] > _MAX_IMBALANCE * present[0][0]:
-            (low, rare), (high, common) = present[0], present[-1]
-            text = (
-                f"{name!r} has more than {_MAX_IMBALANCE} times as many examples of one class as of another"
-            )
-            yield Finding("class", text, (Instance(f"{rare}: {low}"), Instance(f"{common}: {high}")))
+        missing = [label for label, count in split.items() if present and not count and total[label]]
+        few = [f"{label}: {count}" for count, label in present if count < _FEW_EXAMPLES]
+        is_uneven = bool(present) and present[-1][0] > _MAX_IMBALANCE * present[0][0]
+        ends = present[:1] + present[-1:] if is_uneven else []
+        times = f"more than {_MAX_IMBALANCE} times as many examples of one class as of another"
+        found += [
+            (f"classes of other splits that are missing in {name!r}: {len(missing):,}", missing),
+            (f"classes with fewer than {_FEW_EXAMPLES} examples in {name!r}: {len(few):,}", few),
+            (f"{name!r} has {times}", [f"{label}: {count}" for count, label in ends]),
+        ]
+    return (Finding("class", text, [*map(Case, details)]) for text, details in found if details)
 
 
-def size_findings(seen: Survey, manifest: Manifest) -> Iterator[Finding]:
+def size_findings(examples: Examples, manifest: Manifest) -> Iterator[Finding]:
     """Yield the images of unusual size; a size that most images have is not unusual."""
-    known = np.flatnonzero(seen.size.min(axis=1) > 0)
+    sides = examples["size"]
+    known = np.flatnonzero(sides.min(axis=1) > 0)
     if not len(known):
         return
-    short, long = seen.size[known].min(axis=1), seen.size[known].max(axis=1)
+    short, long = sides[known].min(axis=1), sides[known].max(axis=1)
     aspect, pixels = long / short, short * long
     median = float(np.median(pixels))
     is_small = (short < _MIN_SIDE) & (np.median(short) >= _MIN_SIDE)
     is_thin = (aspect > _MAX_ASPECT) & (np.median(aspect) <= _MAX_ASPECT)
     for is_odd, text in (
         (is_small, f"with a side below {_MIN_SIDE} pixels"),
-        (
-            is_thin & (np.median(aspect) <= _MAX_ASPECT),
-            f"with one side more than {_MAX_ASPECT} times the other",
-        ),
+        (is_thin, f"with one side more than {_MAX_ASPECT} times the other"),
         (pixels * _MAX_RATIO < median, f"with less than 1/{_MAX_RATIO} of the median number of pixels"),
         (pixels > _MAX_RATIO * median, f"with more than {_MAX_RATIO} times the median number of pixels"),
     ):
-        cases = tuple(
-            Instance("{} x {} pixels".format(*seen.size[index]), example_at(seen, manifest, index))
+        cases = [
+            Case("{} x {} pixels".format(*sides[index]), example_at(examples, manifest, index))
             for index in known[is_odd].tolist()
-        )
+        ]
         if cases:
             yield Finding("size", f"images {text}: {len(cases):,}", cases)

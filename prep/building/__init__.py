@@ -1,1 +1,1 @@
-"""Build a dataset: from a source to the committed manifest."""
+"""Build a dataset, step by step from a source to the commit; manage its generations."""

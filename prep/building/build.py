@@ -20,35 +20,28 @@ from tfshards.prep.building.rejects import (
     loss_warnings,
     original_of,
     read_rejects,
-    rejects_text,
     repeated_inputs,
 )
-from tfshards.prep.building.state import OutputState, Wanted, check_usable, inspect_output
-from tfshards.prep.building.write import Writer, unfinished
+from tfshards.prep.building.state import Wanted, check_usable, inspect_output, outlook
+from tfshards.prep.building.write import Writer
 from tfshards.prep.engines.table import EngineName, Work, find_run, is_distributed, run_on_threads
 from tfshards.prep.imaging.options import ImageOptions
-from tfshards.prep.option import recorded_values
+from tfshards.prep.option import recorded_options
 from tfshards.prep.planning.make_plan import check_types, make_plan
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
 from tfshards.prep.planning.plan import Layouts, Plan, label_counts_of
-from tfshards.prep.progress.lines import Log, Written, report_warning, takes_log, to_stderr
+from tfshards.prep.progress.lines import Written, report_line, report_warning
 from tfshards.prep.records.values import check_comparable
-from tfshards.prep.sources.base import Listing, Reader, Source
-from tfshards.prep.sources.keys import RowKeys, to_bytes, to_text
+from tfshards.prep.sources.base import Reader, Source
 from tfshards.prep.writing.build_folder import BuildFolder, Reject, ShardId, ShardPlan
 from tfshards.prep.writing.shard import EncodedInputs, ShardTask, inputs_plan
-from tfshards.schemas import Manifest, Shard, Split, Totals
-from tfshards.schemas.companions import read_keys
-from tfshards.schemas.digests import bytes_digest
-from tfshards.schemas.names import REJECTS_NAME
+from tfshards.schemas import BuildError, InputError, Manifest, Shard, Split, Totals
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.verbs import require_space
 
 # Bytes of a record in addition to those of its source: frame, tags, names, label.
 _RECORD_OVERHEAD = 96
 
 
-@takes_log
 def build(
     source: Source,
     dataset: str | os.PathLike[str],
@@ -60,9 +53,8 @@ def build(
     engine: EngineName | None = None,
     checksum: bool = False,
     beam_args: Sequence[str] = (),
-    log: Log = to_stderr,
 ) -> Manifest:
-    """Build a dataset from a source and return its manifest.
+    """Build a dataset from a source, or resume an interrupted build.
 
     An interrupted build resumes when the call is repeated. If the folder already holds this build, nothing is
     written, except the files that are damaged.
@@ -70,18 +62,20 @@ def build(
     Args:
         source: inputs of the build, such as ``ImageFolder("photos/")``.
         dataset: folder of the dataset, or its URL in an object store; created if it does not exist.
-        shards: number of shards of every split, or a dict of them by split; by default as many as
-            ``options.shard_size`` gives.
+        shards: number of shards of every split, or of single splits by name, such as 64 or val=8; by default
+            as many as "shard_size" gives.
         seed: random seed for the order of examples and for splits by ratio.
-        overwrite: replace a dataset with other inputs or options, which stays complete until the commit; of
-            this build, compare all bytes of the dataset with its digests, and write what is damaged.
+        overwrite: replace a dataset with other inputs or options, which stays complete until the commit; or
+            compare all bytes of this build with its digests, and write what is damaged.
         options: all other options.
         checksum: do not trust modification times: write all shards again, also those of an interrupted build,
             and compare them with the dataset.
-        engine: engine that writes the shards: ``"local"``, all cores of this machine, or ``"beam"``, Apache
-            Beam. By default Beam if ``beam_args`` are given, and local otherwise.
+        engine: engine that writes the shards: "local", all cores of this machine, or "beam", Apache Beam. By
+            default Beam if pipeline options are given, and local otherwise.
         beam_args: Apache Beam's pipeline options, such as ``["--runner=FlinkRunner"]``.
-        log: receives status lines.
+
+    Returns:
+        The manifest.
 
     Raises:
         OptionsError: an argument is not valid.
@@ -119,15 +113,15 @@ def plan(
     seed: int = 0,
     options: Options | None = None,
 ) -> Plan:
-    """Return what ``build`` would produce with the same arguments; nothing is written to ``dataset``.
+    """Show what ``build`` would produce with the same arguments, without decoding images.
 
-    No image is decoded.
+    Nothing is written to the folder of the dataset.
 
     Args:
         source: inputs of the build, such as ``ImageFolder("photos/")``.
         dataset: folder of the dataset.
-        shards: number of shards of every split, or a dict of them by split; by default as many as
-            ``options.shard_size`` gives.
+        shards: number of shards of every split, or of single splits by name, such as 64 or val=8; by default
+            as many as "shard_size" gives.
         seed: random seed for the splits by ratio and the order of examples.
         options: all other options.
 
@@ -143,10 +137,14 @@ def plan(
     check_types(source, seed, options)
     counts = ShardCounts.of(shards, options.shard_size)
     folder = output_folder(dataset, source.location())
-    check_usable(inspect_output(folder))
+    state = inspect_output(folder)
+    check_usable(state)
     with tempfile.TemporaryDirectory() as staging:
         reader = source.stage(Path(staging), group_by=options.group_by, preview=True)
-        return make_plan(reader, dataset_name(folder, options), counts, seed, options)
+        found = make_plan(reader, dataset_name(folder, options), counts, seed, options)
+    report_warning(*found.warnings)
+    report_line(*outlook(state, wanted_of(found)))
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,17 +169,12 @@ class SourceBuild:
     @property
     def wanted(self) -> Wanted:
         """The build, as an output shows whether it holds it."""
-        return replace(wanted_of(self.plan), changes=partial(changed_keys, self.plan.listing))
+        return wanted_of(self.plan)
 
     @property
     def stamps(self) -> str:
         """Hash of the stamps of all inputs."""
         return hashlib.sha256(self.plan.listing.stamps.astype("<i8").tobytes()).hexdigest()
-
-    @property
-    def _inputs(self) -> str:
-        """What shows that rejects were found in inputs of the same state."""
-        return f"{self.stamps} {self.trusts_times}"
 
     def writer(self, folder: BuildFolder) -> Writer:
         """Return what writes the shards."""
@@ -193,12 +186,12 @@ class SourceBuild:
         )
         return Writer(task=task, run=self.run, locations=self.locations)
 
-    def _plans(self, layouts: Layouts, *, is_final: bool) -> Iterator[ShardPlan]:
+    def _plans(self, layouts: Layouts) -> Iterator[ShardPlan]:
         """Yield the plans of the shards of layouts."""
         listing = self.plan.listing
         for shard in _shards_of(layouts):
             numbers = layouts[shard.split][shard.shard_index]
-            text = inputs_plan(listing.columns(numbers), trusts_times=self.trusts_times, is_final=is_final)
+            text = inputs_plan(listing.columns(numbers))
             yield ShardPlan(shard, text, Written(len(numbers), int(listing.sizes[numbers].sum())))
 
     def write(self, folder: BuildFolder) -> Draft:
@@ -210,14 +203,17 @@ class SourceBuild:
 
     def begin(self, folder: BuildFolder) -> dict[ShardId, Written]:
         """Return the shards of all inputs that are not finished; none if it is known what is rejected."""
-        self._check(folder)
-        if folder.read_rejects(self._inputs) is not None:
+        if self.options.duplicates != "keep":
+            check_comparable(self.plan.listing.schema)
+        if folder.read_rejects(self.stamps) is not None:
             return {}
-        return self.writer(folder).begin(self._plans(self.plan.layouts, is_final=False))
+        # only now: shards that are balanced replace these
+        writer = replace(self.writer(folder), space=self._space())
+        return writer.begin(self._plans(self.plan.layouts))
 
     def balance(self, folder: BuildFolder) -> dict[ShardId, Written]:
         """Return the shards of the inputs that are not rejected, except those that are finished."""
-        writer, rejects = self.writer(folder), folder.read_rejects(self._inputs)
+        writer, rejects = self.writer(folder), folder.read_rejects(self.stamps)
         is_new = rejects is None
         if rejects is None:
             first = writer.finished(_shards_of(self.plan.layouts))
@@ -227,45 +223,47 @@ class SourceBuild:
         check_rejects(unusable, self.plan, self.options, folder)
         if is_new:
             rejects += repeated_inputs(self.plan, first, self.options)
-            folder.write_rejects(self._inputs, rejects)
+            folder.write_rejects(self.stamps, rejects)
             if not rejects:
                 return {}
         layouts = self._final_layouts(rejects)
-        return writer.begin(self._plans(layouts, is_final=True), is_balancing=is_new)
+        return writer.begin(self._plans(layouts), is_balancing=is_new)
 
     def _final_layouts(self, rejects: Sequence[Reject]) -> Layouts:
         return final_layouts(self.plan, rejects, self.options, may_be_empty=self.may_be_empty)
 
-    def _check(self, folder: BuildFolder) -> None:
-        """Raise InputError if the options do not fit the examples, or there is no space for the shards."""
-        listing = self.plan.listing
-        if self.options.duplicates != "keep":
-            check_comparable(listing.schema)
-        images = ImageOptions(**recorded_values(ImageOptions, self.plan.options))
+    def _space(self) -> Callable[[Written], int] | None:
+        """Return what ``Writer.space`` is; None if the shards may be far smaller than the inputs."""
+        images = ImageOptions(**recorded_options(ImageOptions.RECORDED, self.plan.options))
         keeps_sizes = images.resize is None and images.format == "keep" and self.options.compression == "none"
-        if keeps_sizes:
-            # otherwise the shards may be far smaller than the inputs
-            needed = int(listing.sizes.sum()) + _RECORD_OVERHEAD * listing.num_examples
-            written = folder.finished(_shards_of(self.plan.layouts)).values()
-            missing = needed - sum(one.shard.num_bytes for one in written)
-            require_space(folder.dataset, max(0, missing), "the dataset")
+        return (lambda size: size.num_bytes + _RECORD_OVERHEAD * size.num_examples) if keeps_sizes else None
 
     def rejects(self, folder: BuildFolder) -> list[Reject]:
         """Return what ``balance`` has left out."""
-        return folder.read_rejects(self._inputs) or []
+        return folder.read_rejects(self.stamps) or []
 
     def draft(self, folder: BuildFolder) -> Draft:
         """Return what was written; log what conversions lost."""
         plan, listing, rejects = self.plan, self.plan.listing, self.rejects(folder)
         layouts = self._final_layouts(rejects)
         finished = self.writer(folder).finished(_shards_of(layouts))
-        for (split, index), done in finished.items():
-            if done.shard.num_examples != len(layouts[split][index]):
+        known = {*rejects}
+        for shard, done in finished.items():
+            if changed := [reject for reject in done.rejected if reject not in known]:
+                # it was accepted before, and may be again
+                folder.forget([shard])
+                raise InputError(
+                    f"{changed[0].key}: was accepted, but is {changed[0].reason} now; it changed during the "
+                    "build; run the command again",
+                    code="file-changed",
+                )
+            if done.shard.num_examples != len(layouts[shard.split][shard.shard_index]):
                 # of a repeated task that began before the shards were balanced
-                raise unfinished(split, index)
+                where = f"shard {shard.shard_index} of split {shard.split!r}"
+                raise BuildError(f"the pipeline ended without {where}; run it again to resume")
         report_warning(*loss_warnings(finished.values()))
         conversions = sum((Counter(shard.conversions) for shard in finished.values()), Counter[str]())
-        counts, listed = label_counts_of(listing, layouts), rejects_text(rejects)
+        counts, skipped = label_counts_of(listing, layouts), sum(listing.skipped.values())
         manifest = Manifest(
             name=plan.name,
             build_id="",
@@ -278,72 +276,37 @@ class SourceBuild:
                 )
                 for split, layout in layouts.items()
             },
-            totals=_totals(listing, rejects, conversions),
+            totals=Totals(
+                entries=0,
+                accepted=0,
+                skipped=skipped,
+                # what was rejected is added with the list of it
+                reasons={"rejected": {}, "skipped": dict(listing.skipped)},
+                conversions=dict(sorted(conversions.items())),
+            ),
             options=plan.options,
             split_cuts=plan.membership.cuts,
             compression=self.options.compression,
-            rejects_digest=bytes_digest(listed) if rejects else "",
             inputs_digest=plan.inputs_digest,
         )
-        files = {REJECTS_NAME: listed} if rejects else {}
-        return Draft(manifest, files, finished, partial(self.report, rejects=rejects, folder=folder.dataset))
+        report = partial(log_rejects, rejects, listing.num_examples, folder.dataset)
+        return Draft(manifest, finished, rejects, report=report)
 
-    def report(self, manifest: Manifest, rejects: Sequence[Reject], folder: AnyPath) -> None:
-        """Log what was rejected."""
-        log_rejects(rejects, self.plan.listing.num_examples, manifest, folder)
-
-    def take_over(self, folder: BuildFolder, manifest: Manifest, sound: Mapping[str, Shard]) -> None:
-        """Record the sound shards of a damaged build of the same plan as finished."""
+    def repair(self, folder: BuildFolder, manifest: Manifest, damaged: Mapping[str, Shard]) -> None:
+        """Write damaged shards of a complete build of the same plan again."""
         # the dataset may hold rejects of earlier builds as well
         rejects = [
             reject
             for reject in read_rejects(folder.dataset, manifest)
             if self.plan.listing.find(reject.key) is not None
         ]
-        folder.open()
-        folder.write_rejects(self._inputs, rejects)
-        self.writer(folder).take_over(self._plans(self._final_layouts(rejects), is_final=True), sound)
+        self.writer(folder).repair(self._plans(self._final_layouts(rejects)), damaged)
 
 
 def wanted_of(plan: Plan) -> Wanted:
     """Return the build of a plan."""
-    return Wanted(plan.name, plan.listing.schema, plan.options, plan.inputs_digest)
+    return Wanted(plan.name, plan.plan_id, plan.options)
 
 
 def _shards_of(layouts: Layouts) -> list[ShardId]:
     return [ShardId(split, index) for split, layout in layouts.items() for index in range(len(layout))]
-
-
-def changed_keys(now: Listing, state: OutputState) -> str:
-    """Return how the keys of inputs differ from those of the dataset in an output, if it has keys.
-
-    The text is such as ``2 added, such as 'a.jpg'``, and empty if nothing is known.
-    """
-    manifest = state.manifest
-    if manifest is None or manifest.schema.key is None:
-        return ""
-    held: set[bytes] = {to_bytes(reject.key) for reject in read_rejects(state.folder, manifest)}
-    for shard in manifest.shards:
-        held |= {*(read_keys(state.folder, shard)[0] or [])}
-    if isinstance(now.keys, RowKeys):
-        return f"{len(now.keys):,} rows instead of {len(held):,}" if len(held) != len(now.keys) else ""
-    current = {*now.keys}
-    found = {"added": sorted(current - held), "missing": sorted(held - current)}
-    return ", ".join(
-        f"{len(keys):,} {how}, such as {to_text(keys[0])!r}" for how, keys in found.items() if keys
-    )
-
-
-def _totals(listing: Listing, rejects: Sequence[Reject], conversions: Mapping[str, int]) -> Totals:
-    skipped = sum(listing.skipped.values())
-    return Totals(
-        entries=listing.num_entries,
-        accepted=listing.num_examples - len(rejects),
-        rejected=len(rejects),
-        skipped=skipped,
-        reasons={
-            "rejected": dict(sorted(Counter(reject.reason for reject in rejects).items())),
-            "skipped": dict(listing.skipped),
-        },
-        conversions=dict(sorted(conversions.items())),
-    )

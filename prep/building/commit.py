@@ -13,24 +13,24 @@ missing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from tfshards.prep.building.rejects import with_lists
 from tfshards.prep.building.state import (
     OutputState,
     Wanted,
     check_replaceable,
     damage_of,
-    discard_message,
+    differences,
     inspect_output,
     plain_folder,
     plain_name,
 )
 from tfshards.prep.progress.lines import report_line, report_warning
-from tfshards.prep.sources.staging_folder import unfinished_in
+from tfshards.prep.sources.staging_folder import staged_folder, unfinished_in
 from tfshards.prep.views.files import view_files, view_notes
-from tfshards.prep.writing.build_folder import BuildFolder, FinishedShard, ShardId
+from tfshards.prep.writing.build_folder import BuildFolder, FinishedShard, Reject, ShardId
 from tfshards.schemas import BuildError, InputError, Manifest, Problem, Shard
 from tfshards.schemas.digests import bytes_digest
 from tfshards.schemas.errors import counted
@@ -47,15 +47,17 @@ class Draft:
     """What a build has written.
 
     Attributes:
-        manifest: the manifest, without build id and views.
-        files: further files of the build, by their names.
+        manifest: the manifest, without build id and views, and without what follows from the lists below.
         finished: records of the shards that were written.
+        rejects: the rejected inputs.
+        removed: hashes of removed keys, the lines of ``removed.txt``.
         report: is called with the manifest after the commit.
     """
 
     manifest: Manifest
-    files: Mapping[str, bytes]
     finished: Mapping[ShardId, FinishedShard]
+    rejects: Sequence[Reject] = ()
+    removed: frozenset[bytes] = frozenset()
     report: Callable[[Manifest], None] = lambda manifest: None
 
 
@@ -77,20 +79,20 @@ class Job(Protocol):
     def write(self, folder: BuildFolder) -> Draft:
         """Write all shards, except those that are finished."""
 
-    def take_over(self, folder: BuildFolder, manifest: Manifest, sound: Mapping[str, Shard]) -> None:
-        """Record the sound shards of a damaged build, given by their names, as finished.
+    def repair(self, folder: BuildFolder, manifest: Manifest, damaged: Mapping[str, Shard]) -> None:
+        """Write damaged shards of a complete build again, given by their names with the bytes that they had.
 
         Raises:
-            InputError: what the build rejected is not known, so that all shards have to be written.
+            InputError: the inputs give other bytes now.
         """
 
 
 def produce(job: Job, state: OutputState, *, overwrite: bool = False) -> Manifest:
     """Make a job the dataset of a locked output, and return its manifest.
 
-    Nothing is written if it is the dataset already. If a complete build is damaged, or the stamps of inputs
-    have changed, shards are written into another folder: only the damaged ones, or all. If the content is the
-    same, they replace the damaged ones, and the folder is removed.
+    Nothing is written if it is the dataset already, except its damaged shards, with the bytes that they had.
+    If the stamps of inputs have changed, all shards are written into another folder, which is removed if the
+    content is the same.
 
     Raises:
         InputError, FormatError: see ``check_replaceable``; or the content has changed, and ``overwrite`` is
@@ -116,14 +118,13 @@ def prepare(job: Job, state: OutputState, *, overwrite: bool) -> Manifest | Buil
     check_replaceable(state, wanted, overwrite=overwrite)
     complete = _complete_builds(state, wanted)
     same = [each for each in complete if job.trusts_times and each[0].record()[1] == job.stamps]
-    damage: list[Problem] = []
     if same:
         build, manifest = same[0]
         if not overwrite and _is_other(state, manifest):
             raise _of_other_inputs(state, manifest)
         # of a build that is the dataset, a command looks at all bytes only if it is told to
         damage = damage_of(state.folder, manifest, is_compared=overwrite or manifest != state.manifest)
-        if not damage:
+        if not damage or _is_repaired(job, build, manifest, damage):
             discard_unfinished(state, wanted, keeps_own=False)
             return commit(build, manifest, state, is_compared=overwrite)
     elif complete:
@@ -135,86 +136,79 @@ def prepare(job: Job, state: OutputState, *, overwrite: bool) -> Manifest | Buil
     if not job.trusts_times:
         # what an earlier run has written may be of inputs that were replaced since
         target.remove_work()
-    if damage:
-        _take_over(job, target, build, manifest, damage)
     return target
 
 
-def _take_over(
-    job: Job, target: BuildFolder, build: BuildFolder, manifest: Manifest, damage: Sequence[Problem]
-) -> None:
-    """Record what is sound in a damaged build as finished, if possible, so that only the rest is written."""
+def _is_repaired(job: Job, build: BuildFolder, manifest: Manifest, damage: Sequence[Problem]) -> bool:
+    """Write the damaged files of a complete build again, with the bytes that they had.
+
+    Return False if its lists are damaged, without which all inputs have to be read.
+
+    Raises:
+        InputError: the inputs give other bytes now, or a file of another build is damaged.
+    """
     more = f", and {counted(len(damage) - 1, 'other file')}" if len(damage) > 1 else ""
     report_line(f"repairing {build.root}: {damage[0]}{more}")
-    places = {problem.place for problem in damage}
-    sound = {
-        plain_name(shard.path): shard
-        for shard in manifest.shards
-        if plain_folder(shard.path) == build.name and not places & {*shard.files}
+    left = {problem.place for problem in damage}
+    for place in sorted(left):
+        if plain_folder(place) != build.name:
+            raise InputError(
+                f"{build.dataset / place} is damaged, which another build wrote; 'tfshards verify "
+                f"{build.dataset} --repair' repairs it, or names the command that does"
+            )
+    shards = {plain_name(shard.path): shard for shard in manifest.shards if left & {*shard.files}}
+    views = {
+        name: data
+        for name, data in view_files(manifest).items()
+        if manifest.views.get(f"{build.name}/{name}") == bytes_digest(data)
     }
-    with suppress(InputError):
-        job.take_over(target, manifest, sound)
+    left -= {path for shard in shards.values() for path in shard.files}
+    if left - {f"{build.name}/{name}" for name in views}:
+        return False
+    with staged_folder(build.dataset) as work:
+        target = replace(build, elsewhere=work.name)
+        target.open()
+        if shards:
+            job.repair(target, manifest, shards)
+        target.put_all({name: views[name] for name in map(plain_name, left)})
+        sync(build.root / "index", build.root)
+    return True
 
 
 def conclude(job: Job, target: BuildFolder, draft: Draft, state: OutputState, *, overwrite: bool) -> Manifest:
     """Make what was written the dataset, and return its manifest.
 
-    If an earlier build of the same plan has the same content, that is the dataset. What was written replaces
-    what is damaged there, and is removed.
+    If an earlier build of the same plan has the same content and is sound, that is the dataset, and what was
+    written is removed.
 
     Raises:
         InputError: inputs have other content than those of a build of the same plan, and ``overwrite`` is
-            false, or that build is damaged.
+            false.
     """
-    manifest = replace(draft.manifest, build_id=draft.manifest.content_id())
-    written = {
-        plain_name(done.shard.path)
-        for done in draft.finished.values()
-        if plain_folder(done.shard.path) == target.name
-    }
-    complete = _complete_builds(state, job.wanted)
-    for build, twin in complete:
+    manifest, files = with_lists(draft.manifest, draft.rejects, draft.removed)
+    manifest = replace(manifest, build_id=manifest.content_id())
+    for build, twin in _complete_builds(state, job.wanted):
         if twin.build_id != manifest.build_id or (not overwrite and _is_other(state, twin)):
             continue
-        is_compared = overwrite or twin != state.manifest
-        damage = damage_of(state.folder, twin, is_compared=is_compared, names=written)
-        if not damage or _is_replaced(build, twin, target, draft, damage):
+        if not damage_of(state.folder, twin, is_compared=overwrite or twin != state.manifest):
             report_line(f"the content is the same as before (build {twin.build_id})")
             # in this order: what is left if this ends here is written and compared again
             target.remove()
             build.create(job.wanted.options, job.stamps)
             return commit(build, twin, state, is_compared=overwrite)
-    if len(written) < len(draft.finished):
-        raise InputError(
-            f"{complete[0][0].root} is damaged, and the inputs now give other files; restore the inputs "
-            "that the dataset was built from"
-        )
-    if not overwrite and job.wanted.is_in(state.manifest):
-        raise _of_other_inputs(state, manifest)
-    manifest = finish(target, manifest, draft, job)
+    if not overwrite and job.wanted.is_in(state.manifest) and _is_other(state, manifest):
+        raise _of_other_inputs(state, manifest, target)
+    manifest = finish(target, manifest, files, draft.finished, job)
     manifest = commit(target, manifest, state)
     report_warning(*view_notes(manifest, target.root))
     draft.report(manifest)
     return manifest
 
 
-def _is_replaced(
-    build: BuildFolder, twin: Manifest, target: BuildFolder, draft: Draft, damage: Sequence[Problem]
-) -> bool:
-    """Replace the damaged files of a build by those of an equal one; return False if these differ."""
-    if any(plain_folder(problem.place) != build.name for problem in damage):
-        return False
-    target.open()
-    target.put_all({**draft.files, **view_files(twin)})
-    digests = {path: digest for shard in twin.shards for path, digest in shard.digests.items()}
-    digests |= twin.other_digests
-    return build.replace_by(target, {plain_name(each.place): digests[each.place] for each in damage})
-
-
 def _complete_builds(state: OutputState, wanted: Wanted) -> list[tuple[BuildFolder, Manifest]]:
     """Return the complete builds of a plan with their manifests, that of the dataset first."""
-    builds = [build for build in state.builds_of(wanted.plan_id) if build.is_committed]
-    found = [(build, build.manifest()) for build in builds]
+    of_plan = state.builds_of(wanted.plan_id)
+    found = [(build, build.manifest()) for build in state.complete if build in of_plan]
     complete = [(build, manifest) for build, manifest in found if manifest is not None]
     return sorted(complete, key=lambda each: each[1] != state.manifest)
 
@@ -224,20 +218,36 @@ def _is_other(state: OutputState, manifest: Manifest) -> bool:
     return state.manifest is not None and state.manifest.build_id != manifest.build_id
 
 
-def _of_other_inputs(state: OutputState, manifest: Manifest) -> InputError:
-    """Return the error about a build of the dataset's plan, from inputs with other content."""
+def _of_other_inputs(state: OutputState, manifest: Manifest, target: BuildFolder | None = None) -> InputError:
+    """Return the error about a build of the dataset's plan, from inputs with other content.
+
+    ``target`` is the folder into which it was written now.
+    """
     before = {shard.digest for shard in state.manifest.shards} if state.manifest else set[str]()
     differing = [shard for shard in manifest.shards if shard.digest not in before]
-    shards = counted(len(differing), "shard")
-    line = f"the content of {shards} has changed" if differing else "rejected inputs"
+    line = (
+        f"the content of {counted(len(differing), 'shard')} has changed" if differing else "rejected inputs"
+    )
+    written = (
+        f"; what was written is in {target.root}: with overwrite=True it becomes the dataset, and "
+        f"'tfshards prune {state.folder}' removes it"
+        if target
+        else ""
+    )
     return InputError(
         f"{state.folder} holds a dataset with other inputs: {line}; give overwrite=True to replace it, or "
-        "choose another output",
-        code="dataset-differs",
+        f"choose another output{written}",
+        code="dataset-of-other-inputs",
     )
 
 
-def finish(target: BuildFolder, manifest: Manifest, draft: Draft, job: Job) -> Manifest:
+def finish(
+    target: BuildFolder,
+    manifest: Manifest,
+    files: Mapping[str, bytes],
+    finished: Mapping[ShardId, FinishedShard],
+    job: Job,
+) -> Manifest:
     """Write the last files of a build, which is complete then, and return its manifest.
 
     Raises:
@@ -250,7 +260,7 @@ def finish(target: BuildFolder, manifest: Manifest, draft: Draft, job: Job) -> M
     )
     path, text = target.root / MANIFEST_NAME, manifest.to_text().encode("ascii")
     check_readable(text, path)
-    written = list(draft.finished.values())
+    written = list(finished.values())
     if in_store(target.root):
         for done, is_intact in zip(written, target.intact(written), strict=True):
             if not is_intact:
@@ -262,7 +272,7 @@ def finish(target: BuildFolder, manifest: Manifest, draft: Draft, job: Job) -> M
     # in a store, another run of the plan may have recorded other stamps
     target.create(job.wanted.options, job.stamps)
     target.open()
-    target.put_all({**draft.files, **views})
+    target.put_all({**files, **views})
     sync(target.root / "index", target.root)
     put(path, text, target.work)
     sync(target.root)
@@ -294,7 +304,7 @@ def commit(
         with unfinished_in(folder) as unfinished:
             replace_if(folder / MANIFEST_NAME, text, state.version, unfinished)
             sync(folder)
-        if old is not None and old.folder:
+        if old is not None:
             report_line(
                 f"kept {old.folder}, the previous generation: 'tfshards restore {folder} {old.folder}' makes "
                 f"it the dataset again, 'tfshards prune {folder}' removes it"
@@ -326,8 +336,10 @@ def discard_unfinished(state: OutputState, wanted: Wanted, *, keeps_own: bool) -
     for build in state.folders:
         is_own = keeps_own and build in state.builds_of(wanted.plan_id)
         if state.is_unfinished(build) and not is_own:
-            report_line(discard_message(build, wanted.options))
-            build.remove()
+            before, _ = build.record()
+            what = differences(before, wanted.options) if before else "other inputs or options"
+            if build.remove():
+                report_line(f"discarding an unfinished build with {what}")
 
 
 def overtaken(state: OutputState, failure: BuildError | OSError) -> OutputState:

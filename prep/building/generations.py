@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
@@ -11,22 +11,22 @@ from tfshards.prep.building.commit import commit
 from tfshards.prep.building.made import made_of
 from tfshards.prep.building.output import claimed, output_folder
 from tfshards.prep.building.state import inspect_output, plain_folder, plain_name
-from tfshards.prep.progress.lines import Log, report_line, takes_log, to_stderr
+from tfshards.prep.progress.lines import report_line
 from tfshards.prep.records.dataset_files import file_problems
 from tfshards.prep.sources.staging_folder import staged_folders
-from tfshards.prep.writing.build_folder import BuildFolder, build_folders
-from tfshards.schemas import FormatError, InputError, Manifest, read_manifest
-from tfshards.schemas.errors import listed
+from tfshards.prep.writing.build_folder import BuildFolder
+from tfshards.schemas import InputError, Manifest, read_manifest
+from tfshards.schemas.errors import counted, listed, one_line, size
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import MANIFEST_NAME, RECORD_NAME, WORK_NAME
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.locking import locked
-from tfshards.schemas.storage.verbs import delete_tree, file_sizes, sizes_below
+from tfshards.schemas.storage.verbs import delete_tree, sizes_below
 
 _SHOWN = 5
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Generation:
     """One generation of a dataset.
 
@@ -49,15 +49,23 @@ class Generation:
     is_current: bool
     num_damaged: int
 
+    def __repr__(self) -> str:
+        """Return the attributes in a line, for a table without a head."""
+        state = f"{self.num_damaged:,} damaged" if self.num_damaged else "current" if self.is_current else ""
+        committed = f"{self.committed_at:%Y-%m-%d %H:%M:%S} UTC"
+        count = counted(self.num_examples, "example")
+        return f"{self.folder or '-':<10} {committed} {count:>20}  {self.made_by:<8} {state}".rstrip()
+
     def to_json(self) -> dict[str, Json]:
         """Return the attributes as JSON values; the time as in ISO 8601."""
         return {**vars(self), "committed_at": self.committed_at.isoformat()}
 
 
 def generations(dataset: str | os.PathLike[str]) -> list[Generation]:
-    """Return the generations of a dataset: the current one, then the others from the newest to the oldest.
+    """List the generations of a dataset, which are kept until ``prune`` removes them.
 
-    If the manifest of the dataset is missing or damaged, none of them is the current one.
+    The current one is the first, then come the others from the newest to the oldest. If the manifest of the
+    dataset is missing or damaged, none of them is the current one.
 
     Args:
         dataset: folder of the dataset, or its URL.
@@ -67,21 +75,15 @@ def generations(dataset: str | os.PathLike[str]) -> list[Generation]:
         InputError: it is not a dataset.
         FormatError: its manifest cannot be read, and there are no generations.
     """
-    folder = any_path(dataset)
-    builds = [build for build in build_folders(folder) if build.is_committed]
-    found: list[Generation] = []
-    try:
-        current = read_manifest(folder)
-        builds = [build for build in builds if build.name != current.folder]
-        found = [_described(folder, current.folder, current, is_current=True)]
-    except (FormatError, InputError) as error:
-        # the others say what can be restored
-        is_lost = isinstance(error, FormatError) or error.code == "dataset-missing"
-        if not (builds and is_lost):
-            raise
-    earlier = [_described(folder, build.name, build.manifest(), is_current=False) for build in builds]
-    earlier.sort(key=lambda generation: (generation.committed_at, generation.folder), reverse=True)
-    return found + earlier
+    state = inspect_output(any_path(dataset))
+    folder, earlier = state.folder, [build for build in state.complete if build.name != state.current]
+    if not (state.manifest or earlier):
+        # raises an error
+        read_manifest(folder)
+    found = [_described(folder, build.name, build.manifest(), is_current=False) for build in earlier]
+    found.sort(key=lambda generation: (generation.committed_at, generation.folder), reverse=True)
+    current = [_described(folder, state.current, state.manifest, is_current=True)] if state.manifest else []
+    return current + found
 
 
 def _described(dataset: AnyPath, folder: str, manifest: Manifest | None, *, is_current: bool) -> Generation:
@@ -97,23 +99,24 @@ def _described(dataset: AnyPath, folder: str, manifest: Manifest | None, *, is_c
     )
 
 
-@takes_log
-def restore(dataset: str | os.PathLike[str], folder: str, *, log: Log = to_stderr) -> Manifest:
-    """Make an earlier generation of a dataset the dataset again, and return its manifest.
+def restore(dataset: str | os.PathLike[str], folder: str) -> Manifest:
+    """Make an earlier generation of a dataset the dataset again.
 
     Only the pointer is replaced. The generation that was the dataset is kept in its turn.
 
     Args:
         dataset: folder of the dataset, or its URL.
-        folder: name of the folder of the generation; see ``generations``.
-        log: receives status lines.
+        folder: name of the folder of the generation, as "generations" lists it.
+
+    Returns:
+        Its manifest.
 
     Raises:
         InputError: there is no such generation, or a shard of it is missing; or the dataset cannot be locked.
     """
     output = output_folder(dataset)
     with claimed(output) as state:
-        complete = {build.name: build for build in state.folders if build.is_committed}
+        complete = {build.name: build for build in state.complete}
         if folder not in complete:
             has = f"it has {listed([*complete], _SHOWN)}" if complete else "it has none"
             raise InputError(f"{output} has no generation {folder!r}; {has}; see 'tfshards generations'")
@@ -129,7 +132,7 @@ def restore(dataset: str | os.PathLike[str], folder: str, *, log: Log = to_stder
         return commit(complete[folder], manifest, state)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Pruned:
     """A file, or a folder of unfinished work, that was removed.
 
@@ -141,9 +144,12 @@ class Pruned:
     path: str
     num_bytes: int
 
+    def __repr__(self) -> str:
+        return one_line(f"{self.path} ({size(self.num_bytes)})")
+
 
 def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pruned]:
-    """Remove the files in a dataset's folder that the dataset does not need, and return them.
+    """Remove the files of earlier and unfinished builds.
 
     These are the generations that the dataset has replaced, which cannot be restored afterwards, and
     unfinished builds. Only files in folders that tfshards made are removed, and only those that have names as
@@ -155,6 +161,9 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
     Args:
         dataset: folder of a dataset, or of a build that was not committed, or its URL.
         dry_run: only return what would be removed.
+
+    Returns:
+        The files that were removed.
 
     Raises:
         OptionsError: the path is a URL of a store that is not supported.
@@ -172,7 +181,7 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
             raise state.fault
         if state.manifest is None and not (state.folders or staged):
             raise nothing
-        complete = [build.name for build in state.folders if build.is_committed]
+        complete = [build.name for build in state.complete]
         if state.manifest is None and complete:
             raise InputError(
                 f"{folder} has no {MANIFEST_NAME}, so that nothing shows which of its generations is needed "
@@ -182,33 +191,30 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
         needed = {*state.manifest.data_paths} if state.manifest else set[str]()
         if state.current:
             needed.add(f"{state.current}/{MANIFEST_NAME}")
-        kept = {
-            build: [plain_name(path) for path in needed if plain_folder(path) == build.name]
-            for build in state.folders
-        }
-        found = [each for build, names in kept.items() for each in _unneeded(build, names)]
-        found += [Pruned(f"{path.name}/", sum(sizes_below(path).values())) for path in staged]
-        if not dry_run:
-            try:
-                for build, names in kept.items():
-                    build.remove(names)
-                for path in staged:
+        found: list[Pruned] = []
+        try:
+            for build in state.folders:
+                kept = {plain_name(path) for path in needed if plain_folder(path) == build.name}
+                found += _removed(build, build.remove(kept, dry_run=dry_run))
+            for path in staged:
+                found.append(Pruned(f"{path.name}/", sum(sizes_below(path).values())))
+                if not dry_run:
                     delete_tree(path, RECORD_NAME)
-            except OSError as error:
-                raise InputError(f"{error.filename}: {error.strerror}") from error
+        except OSError as error:
+            raise InputError(f"{error.filename}: {error.strerror}") from error
+    done = "would remove" if dry_run else "removed"
+    total = f"{counted(len(found), 'file')}, {size(sum(item.num_bytes for item in found))}"
+    report_line(f"{folder}: {done} {total}" if found else f"{folder}: nothing to remove")
     return found
 
 
-def _unneeded(build: BuildFolder, kept: Sequence[str]) -> list[Pruned]:
-    names = {*build.names()} - {*kept} | (set() if kept else {RECORD_NAME})
-    work = _sizes(build, build.work_names())
-    found = [Pruned(f"{build.name}/{name}", size) for name, size in _sizes(build, sorted(names)).items()]
-    if num_bytes := sum(work.values()):
-        found.append(Pruned(f"{build.name}/{WORK_NAME}/", num_bytes))
-    return found
-
-
-def _sizes(build: BuildFolder, names: Sequence[str]) -> dict[str, int]:
-    """Return the sizes of those files of a build that exist."""
-    sizes = file_sizes(build.root, names)
-    return {name: size for name, size in sizes.items() if not isinstance(size, OSError)}
+def _removed(build: BuildFolder, sizes: Mapping[str, int]) -> Iterator[Pruned]:
+    """Yield the files of a build that were removed, and its work as one folder."""
+    in_work = [num_bytes for name, num_bytes in sizes.items() if plain_folder(name) == WORK_NAME]
+    yield from (
+        Pruned(f"{build.name}/{name}", sizes[name])
+        for name in sorted(sizes)
+        if plain_folder(name) != WORK_NAME
+    )
+    if in_work:
+        yield Pruned(f"{build.name}/{WORK_NAME}/", sum(in_work))

@@ -17,13 +17,9 @@ def made_of(manifest: Manifest) -> Made:
 
 @dataclass(frozen=True)
 class Made:
-    """How a dataset was made, from the options in its manifest.
-
-    ``split`` is, if another dataset was made from it, the split that all of it became; empty without one.
-    """
+    """How a dataset was made, from the options in its manifest."""
 
     options: Mapping[str, Json]
-    split: str = ""
 
     @property
     def source(self) -> str | None:
@@ -61,11 +57,11 @@ class Made:
         """The datasets that this one was made from."""
         several = self.options.get("of")
         held = [self.options.get("origin"), *(several if isinstance(several, list) else ())]
-        found = [(each.get("options"), each.get("split", "")) for each in held if isinstance(each, dict)]
-        return [Made(options, str(split)) for options, split in found if isinstance(options, dict)]
+        found = [each.get("options") for each in held if isinstance(each, dict)]
+        return [Made(options) for options in found if isinstance(options, dict)]
 
     def has(self, option: str) -> bool:
-        """Return whether an option, such as ``relabeled``, is recorded of this dataset or of an origin."""
+        """Return whether an option, such as ``relabeled``, was recorded of this dataset or an origin."""
         return option in self.options or any(origin.has(option) for origin in self.origins)
 
     def builds(self) -> Iterator[Made]:

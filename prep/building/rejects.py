@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from textwrap import shorten
 
 import numpy as np
@@ -24,19 +25,40 @@ from tfshards.schemas.digests import bytes_digest
 from tfshards.schemas.errors import counted
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import load_json
-from tfshards.schemas.names import REJECTS_NAME
+from tfshards.schemas.names import REJECTS_NAME, REMOVED_NAME
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import LISTS, read_whole
 
 _DETAIL = "has the content of "
-# The fields of a line in the rejects file, see docs/format.md.
-_FIELDS = ("key", "reason", "detail", "size")
+
+
+def with_lists(
+    manifest: Manifest, rejects: Sequence[Reject], removed: Collection[bytes]
+) -> tuple[Manifest, dict[str, bytes]]:
+    """Return a manifest with these rejected inputs and removed keys, and the files that list them."""
+    lines = b"".join(line + b"\n" for line in sorted(removed))
+    files = {REJECTS_NAME: rejects_text(rejects), REMOVED_NAME: lines}
+    digests = {name: bytes_digest(content) if content else "" for name, content in files.items()}
+    reasons = Counter(reject.reason for reject in rejects)
+    totals = replace(
+        manifest.totals,
+        entries=manifest.num_examples + len(rejects) + manifest.totals.skipped,
+        accepted=manifest.num_examples,
+        rejected=len(rejects),
+        reasons={**manifest.totals.reasons, "rejected": dict(sorted(reasons.items()))},
+    )
+    manifest = replace(
+        manifest,
+        totals=totals,
+        rejects_digest=digests[REJECTS_NAME],
+        removed_digest=digests[REMOVED_NAME],
+    )
+    return manifest, {name: content for name, content in files.items() if content}
 
 
 def rejects_text(rejects: Sequence[Reject]) -> bytes:
     """Return the content of a rejects file: one JSON object for each input, sorted by key."""
-    lines = (json.dumps(dict(zip(_FIELDS, reject, strict=True))) for reject in sorted(rejects))
-    return "".join(f"{line}\n" for line in lines).encode("ascii")
+    return "".join(f"{json.dumps(reject._asdict())}\n" for reject in sorted(rejects)).encode("ascii")
 
 
 def read_rejects(dataset: AnyPath, manifest: Manifest) -> list[Reject]:
@@ -53,7 +75,7 @@ def read_rejects(dataset: AnyPath, manifest: Manifest) -> list[Reject]:
         if bytes_digest(content) != manifest.rejects_digest:
             raise InputError(f"{path}: its digest differs from the manifest's; restore the file")
         lines = content.decode("ascii").splitlines()
-        return [Reject(*(load_json(line)[name] for name in _FIELDS)) for line in lines]
+        return [Reject(*(load_json(line)[name] for name in Reject._fields)) for line in lines]
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}", code="unreadable") from None
     except (ValueError, KeyError, TypeError) as error:
@@ -116,7 +138,7 @@ def check_rejects(rejects: Sequence[Reject], plan: Plan, options: Options, folde
     )
 
 
-def log_rejects(rejects: Sequence[Reject], num_inputs: int, manifest: Manifest, folder: AnyPath) -> None:
+def log_rejects(rejects: Sequence[Reject], num_inputs: int, folder: AnyPath, manifest: Manifest) -> None:
     """Log how many inputs of a committed build were rejected, for which reasons, and the first ones."""
     if rejects:
         report_warning(

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from tfshards.prep.building.made import made_of
 from tfshards.prep.imaging.options import VERSIONS
-from tfshards.prep.planning.plan import plan_id_of
 from tfshards.prep.progress.lines import Meter
 from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.prep.records.dataset_files import digest_problems, file_problems
 from tfshards.prep.sources.staging_folder import staged_folders
 from tfshards.prep.writing.build_folder import BuildFolder, build_folders, foreign
-from tfshards.schemas import FormatError, InputError, Manifest, Problem, Schema, TfshardsError, read_manifest
+from tfshards.schemas import FormatError, InputError, Manifest, Problem, TfshardsError, read_manifest
 from tfshards.schemas.errors import counted, listed
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest_file import is_manifest
@@ -24,12 +24,10 @@ from tfshards.schemas.storage.locking import LOCK_NAME
 from tfshards.schemas.storage.verbs import exists, version
 
 _SHOWN = 5
-# What manifests record about the datasets that a dataset was derived from.
-_INPUTS = ("origin", "of")
 # Recorded options that have another name than the parameter that gives them.
 _PARAMETERS = {"columns": "roles"}
-# What is recorded with the options, but that no parameter gives.
-_NOT_PARAMETERS = (*VERSIONS, "appended", "quality", "source")
+# What is recorded with the options, but follows from the inputs, the release or another option.
+_NOT_OPTIONS = (*VERSIONS, "appended", "made_by", "of", "origin", "quality", "source")
 
 
 @dataclass(frozen=True)
@@ -62,6 +60,11 @@ class OutputState:
         """Whether the records of the dataset were written by other programs."""
         return bool(self.manifest and made_of(self.manifest).source == "adopt")
 
+    @cached_property
+    def complete(self) -> list[BuildFolder]:
+        """The builds that are generations of the dataset."""
+        return [build for build in self.folders if build.is_committed]
+
     def builds_of(self, plan_id: str) -> list[BuildFolder]:
         """Return the folders of builds of a plan, of which each further one had inputs with other content."""
         return [each for each in self.folders if plan_of(each.name) == plan_id]
@@ -69,12 +72,12 @@ class OutputState:
     @cached_property
     def _named(self) -> frozenset[str]:
         """The folders with files that generations name."""
-        manifests = [self.manifest, *(build.manifest() for build in self.folders if build.is_committed)]
+        manifests = [self.manifest, *(build.manifest() for build in self.complete)]
         return frozenset(plain_folder(path) for each in manifests if each for path in each.data_paths)
 
     def is_unfinished(self, build: BuildFolder) -> bool:
         """Return whether a build is not finished; what ``prune`` has left of one is needed by later ones."""
-        return not build.is_committed and build.name not in self._named
+        return build not in self.complete and build.name not in self._named
 
     def new_folder(self, plan_id: str) -> BuildFolder:
         """Return the folder for a build of a plan: an unfinished one, or else the next one."""
@@ -150,23 +153,18 @@ def check_usable(state: OutputState) -> None:
         raise foreign(folder / MANIFEST_NAME)
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """The build that is to be in an output, given by what the manifest that it would have holds.
+class Wanted(NamedTuple):
+    """The build that is to be in an output, as far as an output shows whether it holds it.
 
-    ``changes`` returns how the inputs differ from those of a dataset, if that is known.
+    Attributes:
+        name: name of the dataset.
+        plan_id: id of the plan, which names the folder of the build.
+        options: what the manifest records of how it is made.
     """
 
     name: str
-    schema: Schema
+    plan_id: str
     options: Mapping[str, Json]
-    inputs_digest: str
-    changes: Callable[[OutputState], str] = lambda _: ""
-
-    @property
-    def plan_id(self) -> str:
-        """The id of the plan, which names the folder of the build."""
-        return plan_id_of(self.name, self.schema, self.options, self.inputs_digest)
 
     def is_in(self, manifest: Manifest | None) -> bool:
         """Return whether a dataset was built with the same plan, from inputs that may have other content."""
@@ -186,9 +184,7 @@ def check_replaceable(state: OutputState, wanted: Wanted, *, overwrite: bool) ->
     if state.fault and not overwrite:
         raise state.fault
     if manifest is None:
-        others = [
-            each.name for each in state.folders if each.is_committed and plan_of(each.name) != wanted.plan_id
-        ]
+        others = [build.name for build in state.complete if plan_of(build.name) != wanted.plan_id]
         if others and not overwrite:
             # they may hold what was appended, or lack what was removed
             raise InputError(
@@ -210,20 +206,18 @@ def check_replaceable(state: OutputState, wanted: Wanted, *, overwrite: bool) ->
             "from the source, which undoes the edits; or choose another output",
             code="dataset-differs",
         )
+    name = "" if manifest.name == wanted.name else f"another name ({manifest.name!r}) and "
+    differing = f"with {name}{differences(manifest.options, wanted.options)}"
     raise InputError(
-        f"{folder} holds a dataset {_distinction(state, manifest, wanted)}; give overwrite=True to replace "
-        "it, or choose another output",
+        f"{folder} holds a dataset {differing}; give overwrite=True to replace it, or choose another output",
         code="dataset-differs",
     )
 
 
-def damage_of(
-    folder: AnyPath, manifest: Manifest, *, is_compared: bool, names: Collection[str] | None = None
-) -> list[Problem]:
+def damage_of(folder: AnyPath, manifest: Manifest, *, is_compared: bool) -> list[Problem]:
     """Return the files of a dataset that are missing or have other bytes.
 
-    They are compared if ``is_compared``, or if a shard is missing or has another size: all shards, or those
-    with these ``names``.
+    They are compared if ``is_compared``, or if a shard is missing or has another size.
     """
     if not (is_compared or file_problems(manifest, folder)):
         return []
@@ -234,12 +228,8 @@ def damage_of(
         tick(num_bytes)
         return found
 
-    items: list[tuple[Mapping[str, str], int]] = [
-        (shard.digests, shard.num_bytes)
-        for shard in manifest.shards
-        if names is None or plain_name(shard.path) in names
-    ]
-    items.append((manifest.other_digests, 0))
+    items = [(shard.digests, shard.num_bytes) for shard in manifest.shards]
+    items.append(({**manifest.other_digests}, 0))
     with Meter("compare", sum(num_bytes for _, num_bytes in items)) as meter:
         return [problem for found in in_threads(compare, items, meter.add) for problem in found]
 
@@ -249,54 +239,24 @@ def outlook(state: OutputState, wanted: Wanted) -> list[str]:
     try:
         check_replaceable(state, wanted, overwrite=False)
     except TfshardsError as error:
-        # the verb plan, which prints it, has not this flag of build
-        return [str(error).replace("overwrite=True", "--overwrite")]
+        return [str(error)]
     line = f"{state.folder} already holds this build, unless the content of inputs has changed"
     return [line] if state.manifest else []
 
 
-def _distinction(state: OutputState, manifest: Manifest, wanted: Wanted) -> str:
-    """Return how a dataset differs from the build that is wanted, such as ``with other inputs``."""
-    causes = [f"another name ({manifest.name!r})"] if manifest.name != wanted.name else []
-    kind = manifest.options.get("source")
-    if kind != wanted.options.get("source"):
+def differences(before: Mapping[str, Json], after: Mapping[str, Json]) -> str:
+    """Return how the options of two builds differ, such as ``other options (seed=)``; else the inputs do."""
+    if before.get("source") != after.get("source"):
         # each kind has options of its own
-        return "with " + " and ".join([*causes, f"another kind of source ({kind!r})"])
-    changed = _changed(manifest.options, wanted.options)
-    options = [_as_parameter(name) for name in changed if name not in (*_INPUTS, "appended")]
+        return f"another kind of source ({before.get('source')!r})"
+    changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
+    options = [f"{_PARAMETERS.get(name, name)}=" for name in changed if name not in _NOT_OPTIONS]
     if options:
-        causes.append(f"other options ({', '.join(options)})")
-    if "appended" in manifest.options:
-        causes.append("appended examples")
-    elif manifest.inputs_digest != wanted.inputs_digest or {*_INPUTS} & {*changed}:
-        found = wanted.changes(state)
-        # with other options, the same inputs may be divided into other splits
-        if found or not causes:
-            causes.append(f"other inputs ({found})" if found else "other inputs")
-    return "with " + " and ".join(causes or ["other features or class names"])
+        return f"other options ({', '.join(options)})"
+    releases = [name for name in changed if name in VERSIONS]
+    return f"another release of {releases[0]}" if releases else "other inputs"
 
 
 def difference(manifest: Manifest, options: Mapping[str, Json]) -> str:
     """Return ``options`` with the parameters of those that differ from a dataset's, else ``inputs``."""
-    changed = _changed(manifest.options, options)
-    return f"options ({', '.join(map(_as_parameter, changed))})" if changed else "inputs"
-
-
-def discard_message(build: BuildFolder, options: Mapping[str, Json]) -> str:
-    """Return the status line about an unfinished build that is discarded for one with these options."""
-    before, _ = build.record()
-    changed = _changed(before, options) if before else []
-    names = f" ({', '.join(map(_as_parameter, changed))})" if changed else ""
-    return f"discarding an unfinished build: its inputs or options differ{names}"
-
-
-def _as_parameter(option: str) -> str:
-    """Return the parameter that gives a recorded option, as ``seed=``; the command line shows its flag."""
-    return option if option in _NOT_PARAMETERS else f"{_PARAMETERS.get(option, option)}="
-
-
-def _changed(before: Mapping[str, Json], after: Mapping[str, Json]) -> list[str]:
-    changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
-    # the verb is not an option, and the usual quality follows from the other
-    implied = {"made_by", "quality"} if "jpeg_quality" in changed else {"made_by"}
-    return [name for name in changed if name not in implied]
+    return differences(manifest.options, options).removeprefix("other ")

@@ -8,13 +8,13 @@ from functools import partial
 
 from tfshards.prep.building.state import system_fault
 from tfshards.prep.engines.table import Work
-from tfshards.prep.progress.lines import WorkProgress, Written, report_line
+from tfshards.prep.progress.lines import Written, report_line
 from tfshards.prep.writing.build_folder import FinishedShard, ShardId, ShardPlan, plan_digest
 from tfshards.prep.writing.shard import ShardTask, write_shard
 from tfshards.schemas import BuildError, Shard, TfshardsError
 from tfshards.schemas.errors import counted, size
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.verbs import each
+from tfshards.schemas.storage.verbs import each, require_space
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,15 +26,21 @@ class Writer:
         run: does the work of an engine.
         what: what is done, for status lines.
         locations: folders and files that workers read.
+        space: returns the bytes that shards of a size take; None if they may be far smaller than the source.
     """
 
     task: ShardTask
     run: Callable[[Work], None]
     what: str = "build"
     locations: tuple[AnyPath, ...] = ()
+    space: Callable[[Written], int] | None = None
 
     def begin(self, plans: Iterable[ShardPlan], *, is_balancing: bool = False) -> dict[ShardId, Written]:
-        """Write the plans of all shards; return the shards that are not finished, with their sizes."""
+        """Write the plans of all shards; return the shards that are not finished, with their sizes.
+
+        Raises:
+            InputError: the file system cannot hold these shards.
+        """
         folder = self.task.folder
         folder.open()
 
@@ -57,9 +63,11 @@ class Writer:
             report_line(f"balancing after rejects: {len(missing)} of {of} to rewrite")
         elif kept:
             report_line(f"resuming the {self.what}: {len(kept)} of {of} finished")
-        else:
+        elif planned:
             examples, num_bytes = _total(missing.values())
             report_line(f"starting {self.what}: {counted(examples, 'example')}, {size(num_bytes)}, {of}")
+        if self.space:
+            require_space(folder.dataset, self.space(_total(missing.values())), "the dataset")
         # their records may be there, but their files may be damaged
         folder.forget(missing)
         return missing
@@ -68,16 +76,15 @@ class Writer:
         """Write the shards that ``begin`` has returned."""
         if not missing:
             return
-        folder, whole = self.task.folder, _total(missing.values())
-        progress = WorkProgress(self.task.name, whole.num_examples)
+        folder = self.task.folder
         work = Work(
-            partial(write_shard, replace(self.task, reporter=progress.reporter)),
-            [*missing],
-            progress,
-            size=whole,
+            function=partial(write_shard, self.task),
+            items=[*missing],
+            label=self.task.name,
+            size=_total(missing.values()),
             folder=folder.work,
             sources=self.locations,
-            measure=lambda: _total(missing[shard] for shard in folder.recorded(missing)),
+            measure=lambda: sum(missing[shard].num_examples for shard in folder.recorded(missing)),
         )
         run_work(self.run, work, folder.dataset)
 
@@ -90,12 +97,11 @@ class Writer:
                 raise unfinished(shard.split, shard.shard_index)
         return found
 
-    def take_over(self, plans: Iterable[ShardPlan], sound: Mapping[str, Shard]) -> None:
-        """Record shards of another build of the same plans, given by their names, as finished."""
-        for plan in plans:
-            if shard := sound.get(self.task.shard_name(plan.shard)):
-                digest = plan_digest(plan.text)
-                self.task.folder.write_finished(plan.shard, FinishedShard(shard, digest, digest))
+    def repair(self, plans: Iterable[ShardPlan], damaged: Mapping[str, Shard]) -> None:
+        """Write damaged shards again, given by their names with the entries that they have in a manifest."""
+        task = replace(self.task, expected=damaged)
+        writer = replace(self, what="repair", task=task, space=None)
+        writer.write(writer.begin(plan for plan in plans if self.task.shard_name(plan.shard) in damaged))
 
 
 def unfinished(split: str, index: int) -> BuildError:

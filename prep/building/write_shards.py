@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from tfshards.prep.imaging.coordinates import Outside, Reference
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.planning.make_plan import check_option_types, make_plan
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
-from tfshards.prep.progress.lines import lines_to, report_warning
+from tfshards.prep.progress.lines import report_warning
 from tfshards.prep.sources.elements import Elements
 from tfshards.prep.sources.spill import Spill, described, keep_described, kept_elements
 from tfshards.prep.sources.staged_reader import ROWS_NAME
@@ -30,8 +29,6 @@ from tfshards.schemas import InputError, Manifest, OptionsError
 from tfshards.schemas.names import RECORD_NAME
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.verbs import delete_tree
-
-_LOGGER = logging.getLogger("tfshards")
 
 
 class WriteShardsResult(NamedTuple):
@@ -122,27 +119,11 @@ class WriteShards(Transform):  # type: ignore[misc]
         """Return the PCollections of the result; see the class."""
         return WriteShardsResult(*run_steps(elements, self._steps()))
 
-    def display_data(self) -> dict[str, str | int]:
-        """Return what runners show of the transform."""
-        first = self._first
-        return {
-            "dataset": str(first.folder),
-            "name": first.name,
-            "seed": first.seed,
-            "roles": str(dict(first.elements.roles)),
-            "shards": str(first.shards.default or dict(first.shards.by_split)),
-        }
-
     def _steps(self) -> WriteSteps:
         """Return the steps of one run."""
         # on the workers it holds the values of elements, too
         check_usable(inspect_output(self._first.folder))
         return replace(self._first, run_id=secrets.token_hex(4))
-
-
-def _to_logger(text: str, is_warning: bool) -> None:
-    """Log a line on a worker, from which runners collect the log."""
-    _LOGGER.log(logging.WARNING if is_warning else logging.INFO, "%s", text)
 
 
 # A shard to write.
@@ -176,7 +157,6 @@ class WriteSteps:
         """Return a bundle, whose values are stored in the folder of this run."""
         return Spill(self.elements, self._staging, is_bundle=True)
 
-    @lines_to(_to_logger)
     def plan(self, descriptions: Iterable[Sequence[Any]]) -> tuple[str, list[_Task]]:
         """Plan the build; return it and the shards to write, none if the dataset is up to date."""
         table = described(descriptions)
@@ -207,7 +187,6 @@ class WriteSteps:
                 return 0
             raise staging_gone(self._staging) from None
 
-    @lines_to(_to_logger)
     def balance(self, build: str) -> list[_Task]:
         """Return the shards to write again because inputs were rejected."""
         with claimed(self.folder, self._staging.name) as state:
@@ -218,7 +197,6 @@ class WriteSteps:
             task = job.writer(target).task
             return [(task, shard) for shard in job.balance(target)]
 
-    @lines_to(_to_logger)
     def commit(self, build: str) -> Manifest:
         """Commit the build, and return its manifest."""
         with claimed(self.folder, self._staging.name) as state:

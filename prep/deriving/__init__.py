@@ -1,1 +1,1 @@
-"""Datasets as sources: reshard, merge, append, remove and relabel are builds from records of datasets."""
+"""Build datasets from records of datasets: reshard, merge, append, remove, relabel; compare datasets."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -14,67 +15,65 @@ from tfshards.prep.building.build import SourceBuild
 from tfshards.prep.building.commit import Draft, produce
 from tfshards.prep.building.made import made_of
 from tfshards.prep.building.output import claimed, output_folder, staged
-from tfshards.prep.building.rejects import log_rejects
 from tfshards.prep.building.state import Wanted
-from tfshards.prep.deriving.derive import with_lists
 from tfshards.prep.deriving.joining import joined
 from tfshards.prep.deriving.new_inputs import NewInputs, build_by_ratio, find_new_inputs
 from tfshards.prep.deriving.stored import Origin, open_origin
 from tfshards.prep.engines.table import EngineName, find_run, is_distributed
 from tfshards.prep.planning.make_plan import make_plan
 from tfshards.prep.planning.options import DEFAULT_MAX_REJECTED, Options, ShardCounts, Shards
-from tfshards.prep.progress.lines import Log, report_line, report_warning, takes_log, to_stderr
+from tfshards.prep.planning.plan import plan_id_of
+from tfshards.prep.progress.lines import report_line, report_warning
 from tfshards.prep.sources.base import Source
 from tfshards.prep.sources.kinds import KINDS, Recorded
-from tfshards.prep.writing.build_folder import BuildFolder, Reject
-from tfshards.schemas import InputError, Manifest, OptionsError
+from tfshards.prep.writing.build_folder import BuildFolder
+from tfshards.schemas import InputError, Manifest, OptionsError, Schema
 from tfshards.schemas.digests import bytes_digest
 from tfshards.schemas.errors import check_path, counted
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.storage import AnyPath
 
 # A source, or its inputs as they are named on the command line.
-Inputs: TypeAlias = "Source | str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
+Inputs: TypeAlias = "Sequence[str | os.PathLike[str]] | str | os.PathLike[str] | Source"
 
 
-@takes_log
 def append(
     source: Inputs,
     dataset: str | os.PathLike[str],
     *,
     shards: Shards = None,
-    max_rejected: Fraction | float | str = DEFAULT_MAX_REJECTED,
+    max_rejected: str | float | Fraction = DEFAULT_MAX_REJECTED,
     follow_links: bool = False,
     new_classes: bool = False,
     engine: EngineName | None = None,
     beam_args: Sequence[str] = (),
-    log: Log = to_stderr,
 ) -> Manifest:
-    """Add the new examples of ``source`` to a dataset and return its new manifest.
+    """Add new examples to a dataset in new shards, with the options of its build.
 
     An input is new if no example of the dataset has its key. An input that the dataset rejected is new if it
     would not be rejected for the same reason now. New examples are written to new shards; their splits are
-    given by the split ratios of the build, or by the source. Existing examples keep their split, shard and
-    bytes, even if their inputs are missing or have changed: another class or split is logged, and other
-    content is not noticed, which ``build`` with ``overwrite=True`` takes over. Where keys are row numbers,
-    all rows of the dataset must be in the source, unchanged.
+    given by the split ratios of the build, or by the source. Existing examples keep their class, split,
+    shard and bytes, even if their inputs are missing or have changed, which is not noticed: ``build`` with
+    ``overwrite=True`` takes that over. Where keys are row numbers, all rows of the dataset must be in the
+    source, unchanged.
 
     An interrupted call resumes when it is repeated.
 
     Args:
-        source: either paths, for which the options are those in the dataset's manifest: an image folder;
-            array arguments; or a table and, if its images are in another folder, that folder. Or a source
-            with the options of the build. It may hold only new examples, or known ones as well.
+        source: inputs of the dataset with additions, or only new inputs: a folder of images, array arguments,
+            or a table and, if its images are in another folder, that folder. The options are those in the
+            dataset's manifest; in Python a source with the options of the build may be given as well.
         dataset: folder of the dataset.
-        shards: number of new shards of each split, or a dict by split; by default by
-            ``Options.shard_size``.
-        max_rejected: maximum share of the new inputs that may be rejected, such as ``0.01`` or ``"1%"``.
-        follow_links: follow links out of the image folder. Only for paths; not required if the dataset was
-            built from an image folder with this option.
+        shards: number of new shards of every split, or of single splits by name, such as 64 or val=8; by
+            default one per 128 MiB of new inputs.
+        max_rejected: largest share of the new inputs that may be rejected, such as 0.01 or 1%; with more the
+            call fails.
+        follow_links: follow links out of the folder of images, unless the build did, which is recorded.
         new_classes: add classes that the dataset does not have to the end of its class names, sorted.
-        engine: engine that writes the shards, as for ``build``.
+        engine: engine that writes the shards: "local", all cores of this machine, or "beam", Apache Beam.
         beam_args: Apache Beam's pipeline options, as for ``build``.
-        log: receives status lines.
+
+    Returns:
+        The new manifest.
 
     Raises:
         OptionsError: an argument is invalid.
@@ -99,7 +98,11 @@ def append(
         given = given.with_class_names((*names, *(name for name in found if name not in names)))
     location = given.location()
     folder = output_folder(origin.root, location)
-    with claimed(folder) as state, staged(given, folder, group_by, on_workers=on_workers) as reader:
+    with (
+        claimed(folder) as state,
+        _advice_for_paths(is_given=not hasattr(source, "stage")),
+        staged(given, folder, group_by, on_workers=on_workers) as reader,
+    ):
         # read again: the dataset is locked now, so no other process can change it
         origin = open_origin(folder)
         new = find_new_inputs(reader, origin, new_classes=new_classes)
@@ -159,6 +162,20 @@ def _source_of(given: Inputs, manifest: Manifest, *, follow_links: bool) -> Sour
     return sources[0]
 
 
+@contextmanager
+def _advice_for_paths(*, is_given: bool) -> Iterator[None]:
+    """If a source is given by paths, let errors not name parameters that only the source has."""
+    try:
+        yield
+    except InputError as error:
+        if not is_given or "root=DIR" not in str(error):
+            raise
+        raise InputError(
+            f"{str(error).partition(';')[0]}; give the folder of the images after the table: 'tfshards "
+            "append TABLE FOLDER DATASET'"
+        ) from None
+
+
 def _class_names(source: Source) -> Sequence[str]:
     """Return the class names of a source."""
     with tempfile.TemporaryDirectory() as staging:
@@ -178,42 +195,42 @@ class Appended(SourceBuild):
     new: NewInputs
 
     @property
+    def schema(self) -> Schema:
+        """The schema of the dataset with the new classes."""
+        return replace(self.origin.manifest.schema, class_names=self.plan.listing.schema.class_names)
+
+    @property
+    def inputs_digest(self) -> str:
+        """Digest of the dataset and of the new inputs."""
+        return bytes_digest(f"{self.origin.manifest.to_text()}{self.plan.inputs_digest}".encode("ascii"))
+
+    @property
     def wanted(self) -> Wanted:
         """The dataset with the new inputs, as an output shows whether it holds it."""
         before, plan = self.origin.manifest, self.plan
-        names = plan.listing.schema.class_names
         entry: dict[str, Json] = {"inputs_digest": plan.inputs_digest, "options": dict(plan.options)}
-        if new_classes := names[len(before.schema.class_names) :]:
+        if new_classes := self.schema.class_names[len(before.schema.class_names) :]:
             entry["new_classes"] = [*new_classes]
         appended = [*cast("Sequence[Json]", before.options.get("appended", ())), entry]
-        return Wanted(
-            name=before.name,
-            schema=replace(before.schema, class_names=names),
-            options={**before.options, "appended": appended, "made_by": "append"},
-            inputs_digest=bytes_digest(f"{before.to_text()}{plan.inputs_digest}".encode("ascii")),
-        )
+        options: dict[str, Json] = {**before.options, "appended": appended, "made_by": "append"}
+        return Wanted(before.name, plan_id_of(before.name, self.schema, options, self.inputs_digest), options)
 
     def draft(self, folder: BuildFolder) -> Draft:
         """Return the dataset with what was written."""
-        before, wanted = self.origin.manifest, self.wanted
+        before = self.origin.manifest
         if self.new.num_known:
             # the source is assumed to hold all known inputs, so it skips what the dataset has skipped
             before = replace(before, totals=replace(before.totals, skipped=0, reasons={}))
         draft = super().draft(folder)
-        splits, totals = joined([before, draft.manifest], wanted.schema)
+        splits, totals = joined([before, draft.manifest], self.schema)
         manifest = replace(
             draft.manifest,
-            schema=wanted.schema,
+            schema=self.schema,
             splits=splits,
             totals=totals,
-            options=wanted.options,
+            options=self.wanted.options,
             split_cuts=self.new.cuts,
-            inputs_digest=wanted.inputs_digest,
+            inputs_digest=self.inputs_digest,
         )
-        all_rejects = [*self.new.rejects, *self.rejects(folder)]
-        lists = with_lists(manifest, all_rejects, self.origin.removed())
-        return Draft(*lists, draft.finished, draft.report)
-
-    def report(self, manifest: Manifest, rejects: Sequence[Reject], folder: AnyPath) -> None:
-        """Log which of the new inputs were rejected."""
-        log_rejects(rejects, self.plan.listing.num_examples, manifest, folder)
+        all_rejects = [*self.new.rejects, *draft.rejects]
+        return replace(draft, manifest=manifest, rejects=all_rejects, removed=self.origin.removed())

@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -24,7 +23,7 @@ from tfshards.prep.sources.keys import KEY_FEATURE, to_text
 from tfshards.schemas import BuildError, Manifest, Schema, Shard
 from tfshards.schemas.errors import counted
 from tfshards.schemas.example import ParsedExample
-from tfshards.schemas.index import IntArray, RecordIndex
+from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.keys import each_shard, hash_array, hash_key, keys_at
 from tfshards.schemas.split import rows_by_shard
@@ -141,6 +140,10 @@ class Diff:
         """Whether neither the examples nor the options differ."""
         return self.has_same_examples and not self.options
 
+    def __bool__(self) -> bool:
+        """Return whether nothing differs, as a report of ``verify`` is true if it has no problem."""
+        return self.is_same
+
     def __repr__(self) -> str:
         """Return each kind of difference with its number and its first examples; ``to_json`` has all."""
         lines = []
@@ -165,14 +168,13 @@ class Diff:
 
 
 def diff(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> Diff:
-    """Return how the dataset ``other`` differs from the dataset ``one``.
+    """Compare the examples and the options of two datasets.
 
     Examples with the same key are compared in the features that both datasets have. Classes are compared by
     name. If the digests of all splits are equal, nothing is read; nor is a shard whose keys and records have
     the digests of one in the same split of the other dataset. Otherwise keys, labels and lengths of records
-    come from the files in ``index``, and of records of equal length the last 4 bytes of their frames are
-    read, which are a checksum. Only records that differ in one of both are read whole, or all that both
-    datasets have if features differ.
+    come from the files in ``index``, and the last 4 bytes of each frame are read, which are a checksum. Only
+    records that differ in one of both are read whole, or all that both datasets have if features differ.
 
     Args:
         one: folder of the first dataset, or its URL.
@@ -191,22 +193,22 @@ def diff(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> Diff:
         return Diff(before.num_examples, options=options)
     for origin in origins:
         origin.require_keys()
-    first, second = _Examples(origins[0], after), _Examples(origins[1], before)
-    _, in_first, in_second = np.intersect1d(first.hashes(second), second.hashes(first), return_indices=True)
+    first, second = _Examples.of(origins[0], after), _Examples.of(origins[1], before)
+    _, in_first, in_second = np.intersect1d(first.hashes, second.hashes, return_indices=True)
     has_changed = _have_changed(first, second, in_first, in_second)
-    classes = first.classes()[in_first], second.classes()[in_second]
-    splits = first.splits()[in_first], second.splits()[in_second]
+    classes = first.classes[in_first], second.classes[in_second]
+    splits = first.splits[in_first], second.splits[in_second]
     has_other_class, has_moved = (np.asarray(a != b, np.bool_) for a, b in (classes, splits))
 
     def changes(is_one: BoolArray, names: tuple[_Names, _Names]) -> tuple[Change, ...]:
         found = zip(first.keys(in_first[is_one]), *(of[is_one] for of in names), strict=True)
         return tuple(sorted(map(Change._make, found)))
 
-    num_shared = before.num_examples - first.num_examples
+    num_shared = before.num_examples - len(first.hashes)
     return Diff(
         num_same=num_shared + int((~(has_changed | has_other_class | has_moved)).sum()),
-        added=tuple(sorted(second.keys(second.others(in_second)))),
-        removed=tuple(sorted(first.keys(first.others(in_first)))),
+        added=tuple(sorted(second.keys(np.delete(np.arange(len(second.hashes)), in_second)))),
+        removed=tuple(sorted(first.keys(np.delete(np.arange(len(first.hashes)), in_first)))),
         changed=tuple(sorted(first.keys(in_first[has_changed]))),
         relabeled=changes(has_other_class, classes),
         moved=changes(has_moved, splits),
@@ -214,91 +216,66 @@ def diff(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> Diff:
     )
 
 
+@dataclass(frozen=True)
 class _Examples:
     """The examples of a dataset in shards that another one lacks, numbered in the order of these shards.
 
     Attributes:
         origin: the dataset.
         shards: the shards.
-        num_examples: number of examples.
-        has_classes: whether both datasets have classes; otherwise a label is a value as any other.
+        hashes: a hash of the key of each example.
+        splits: the name of the split of each example.
+        classes: the name of the class of each example, its number if it has none; "" unless both datasets
+            have classes: otherwise a label is a value as any other.
     """
 
-    def __init__(self, origin: Origin, other: Manifest) -> None:
+    origin: Origin
+    shards: Sequence[Shard]
+    hashes: npt.NDArray[np.bytes_]
+    splits: _Names
+    classes: _Names
+
+    @classmethod
+    def of(cls, origin: Origin, other: Manifest) -> _Examples:
+        """Return the examples of a dataset, without the shards of another one."""
         schema = origin.manifest.schema
         shared = {_identity(*of) for of in _shards_of(other)} if _agree(schema, other.schema) else set()
         held = [of for of in _shards_of(origin.manifest) if _identity(*of) not in shared]
-        self.origin = origin
-        self.shards = [shard for _, shard in held]
-        self._split_names = [split for split, _ in held]
-        self.has_classes = bool(schema.label and other.schema.label)
-        self.num_examples = sum(shard.num_examples for shard in self.shards)
-
-    def splits(self) -> _Names:
-        """Return the name of the split of each example."""
-        sizes = np.array([shard.num_examples for shard in self.shards], np.int64)
-        return np.repeat(np.array(self._split_names, object), sizes)
-
-    def classes(self) -> _Names:
-        """Return the name of the class of each example, its number if it has none; "" without classes."""
-        labels = labels_of(self.origin, self.shards) if self.has_classes else None
-        if labels is None:
-            return np.full(self.num_examples, "", object)
-        names = self.origin.manifest.schema.class_names
-        numbers, inverse = np.unique(labels, return_inverse=True)
-        known = [names[label] if 0 <= label < len(names) else str(label) for label in numbers.tolist()]
-        return np.array(known, object)[inverse.reshape(-1)]
-
-    def hashes(self, other: _Examples) -> npt.NDArray[np.bytes_]:
-        """Return a hash of each key, or its number in a file of keys that the other dataset has as well."""
-        known = {shard.keys_digest for shard in other.shards}
-        rest = [shard for shard in self.shards if shard.keys_digest not in known]
-        hashes = (hash_array(map(hash_key, keys)) for _, keys in each_shard(self.origin.root, rest))
-        found = [hash_array([])]
-        for shard in self.shards:
-            if shard.keys_digest in known:
-                numbers = np.full((shard.num_examples, 2), int(shard.keys_digest[-16:], 16), ">u8")
-                numbers[:, 1] = np.arange(shard.num_examples)
-                found.append(numbers.view("V16")[:, 0])
-            else:
-                found.append(next(hashes))
+        shards = [shard for _, shard in held]
+        hashes = [hash_array(map(hash_key, keys)) for _, keys in each_shard(origin.root, shards)]
         # S compares as V, since all have the same length, and can be sorted
-        return np.concatenate(found).view("S16")
-
-    @cached_property
-    def indexes(self) -> dict[str, RecordIndex]:
-        """The indexes of the shards, by path."""
-        return {shard.path: self.origin.index(shard) for shard in self.shards}
-
-    def lengths(self, numbers: IntArray) -> IntArray:
-        """Return the numbers of bytes of some records with their frames."""
-        lengths = [index.lengths for index in self.indexes.values()]
-        return np.concatenate([np.zeros(0, np.int64), *lengths])[numbers]
-
-    def others(self, numbers: IntArray) -> IntArray:
-        """Return the numbers of all other examples, ascending."""
-        return np.delete(np.arange(self.num_examples), numbers)
+        together = np.concatenate([hash_array([]), *hashes]).view("S16")
+        sizes = np.array([shard.num_examples for shard in shards], np.int64)
+        splits = np.repeat(np.array([split for split, _ in held], object), sizes)
+        labels = labels_of(origin, shards) if schema.label and other.schema.label else None
+        if labels is None:
+            return cls(origin, shards, together, splits, np.full(len(together), "", object))
+        numbers, inverse = np.unique(labels, return_inverse=True)
+        known = [schema.class_name(label) for label in numbers.tolist()]
+        return cls(origin, shards, together, splits, np.array(known, object)[inverse.reshape(-1)])
 
     def keys(self, numbers: IntArray) -> list[str]:
         """Return the keys of some examples as text."""
         return [*map(to_text, keys_at(self.origin.root, self.shards, numbers))]
 
-    def checksums(self, numbers: IntArray) -> npt.NDArray[np.uint32]:
-        """Return the masked CRC-32C that the frame of each of some records states."""
+    def frames(self, numbers: IntArray) -> npt.NDArray[np.uint64]:
+        """Return the length and the CRC-32C of some records, as one number, without reading them whole."""
 
-        def read(shard: Shard, records: IntArray, tick: Tick) -> npt.NDArray[np.uint32]:
-            path, compression = self.origin.root / shard.path, self.origin.manifest.compression
-            return read_footers(path, compression, self.indexes[shard.path], records, tick)
+        def read(shard: Shard, records: IntArray, tick: Tick) -> npt.NDArray[np.uint64]:
+            path, index = self.origin.root / shard.path, self.origin.index(shard)
+            checksums = read_footers(path, self.origin.manifest.compression, index, records, tick)
+            found = np.zeros((len(records), 2), np.uint32)
+            found[:, 0], found[:, 1] = index.lengths[records], checksums
+            return found.view(np.uint64)[:, 0]
 
-        return self._of_records("checksums", numbers, read, np.dtype("<u4"))
+        return self._of_records("checksums", numbers, read, np.dtype(np.uint64))
 
     def contents(self, numbers: IntArray, names: Sequence[str]) -> npt.NDArray[np.bytes_]:
         """Return a hash of the values that some examples have in some features."""
 
         def read(shard: Shard, records: IntArray, tick: Tick) -> npt.NDArray[np.bytes_]:
-            digests, path = bytearray(), self.origin.root / shard.path
-            compression = self.origin.manifest.compression
-            for found in read_some(path, compression, self.indexes[shard.path], records):
+            digests, path, index = bytearray(), self.origin.root / shard.path, self.origin.index(shard)
+            for found in read_some(path, self.origin.manifest.compression, index, records):
                 data = found.require_data(path)
                 tick(len(data))
                 try:
@@ -317,16 +294,18 @@ class _Examples:
         dtype: np.dtype[Item],
     ) -> npt.NDArray[Item]:
         """Return what ``read`` returns for the records of each shard, in the order of ``numbers``."""
-        found = np.zeros(len(numbers), dtype)
+        found, held = np.zeros(len(numbers), dtype), [*rows_by_shard(self.shards, numbers)]
 
-        def work(held: tuple[int, Shard, IntArray, IntArray], tick: Tick) -> None:
-            _, shard, rows, records = held
+        def work(of_shard: tuple[int, Shard, IntArray, IntArray], tick: Tick) -> None:
+            _, shard, rows, records = of_shard
             found[rows] = read(shard, records, tick)
 
-        root, num_bytes = self.origin.root, int(self.lengths(numbers).sum())
+        root = self.origin.root
+        # about, since only their lengths together are known
+        num_bytes = sum(shard.record_bytes * len(rows) // shard.num_examples for _, shard, rows, _ in held)
         try:
             with damage_named(), Meter(f"{what} of {root}", num_bytes) as meter:
-                in_threads(work, [*rows_by_shard(self.shards, numbers)], meter.add)
+                in_threads(work, held, meter.add)
         except OSError as error:
             raise BuildError(f"{error.filename or root}: {error.strerror}") from None
         return found
@@ -353,13 +332,12 @@ def _agree(one: Schema, other: Schema) -> bool:
 def _have_changed(one: _Examples, other: _Examples, in_one: IntArray, in_other: IntArray) -> BoolArray:
     """Return for each example of both datasets whether it has other values, apart from key and class."""
     schemas = [each.origin.manifest.schema for each in (one, other)]
-    labels = {each.label.name for each in schemas if each.label and one.has_classes}
+    has_classes = all(each.label for each in schemas)
+    labels = {each.label.name for each in schemas if each.label and has_classes}
     names = sorted({*schemas[0].names} & {*schemas[1].names} - labels - {KEY_FEATURE.name})
     differs = np.ones(len(in_one), np.bool_)
     if {*schemas[0].features} == {*schemas[1].features}:
-        differs = one.lengths(in_one) != other.lengths(in_other)
-        rows = np.flatnonzero(~differs)
-        differs[rows] = one.checksums(in_one[rows]) != other.checksums(in_other[rows])
+        differs = one.frames(in_one) != other.frames(in_other)
     rows = np.flatnonzero(differs)
     differs[rows] = one.contents(in_one[rows], names) != other.contents(in_other[rows], names)
     return differs

@@ -13,12 +13,11 @@ from tfshards.prep.building.made import made_of
 from tfshards.prep.building.output import output_folder
 from tfshards.prep.deriving.derive import Derived, commit_next
 from tfshards.prep.deriving.layout import NewSplit, OldShard, whole, without
-from tfshards.prep.deriving.removed import Removed, removed_text
-from tfshards.prep.deriving.stored import Origin, damage_named, labels_of
+from tfshards.prep.deriving.stored import Origin, Removed, damage_named
 from tfshards.prep.engines.table import Work
 from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.planning.plan import label_counts
-from tfshards.prep.progress.lines import report_line, report_warning
+from tfshards.prep.progress.lines import report_warning
 from tfshards.prep.sources.classes import quoted
 from tfshards.prep.sources.keys import to_text
 from tfshards.prep.writing.build_folder import Reject
@@ -39,42 +38,36 @@ class Edit:
     """An edit of a dataset, whose examples are numbered in the order of its shards.
 
     Attributes:
-        origin: the dataset.
+        verb: the verb, ``remove`` or ``relabel``.
         is_removed: shape ``(num_examples,)``, whether each example is removed.
         is_changed: shape ``(num_examples,)``, whether each example has another label.
         labels: shape ``(num_examples,)``, the label of each example afterwards; None if there are no labels.
         rejects: the rejected inputs that are left.
         removed: all removed keys.
         new_classes: names that follow those of the classes.
-        verb: the verb, ``remove`` or ``relabel``.
-        what: what is done to how many examples, for the status line.
     """
 
-    origin: Origin
+    verb: str
     is_removed: BoolArray
     is_changed: BoolArray
     labels: IntArray | None
     rejects: Sequence[Reject]
     removed: Removed
     new_classes: Sequence[str] = ()
-    verb: str = ""
-    what: str = ""
 
 
 def commit_edit(
-    dataset: str | os.PathLike[str], find: Callable[[Edit], Edit | None], run: Callable[[Work], None]
+    dataset: str | os.PathLike[str], find: Callable[[Origin], Edit | None], run: Callable[[Work], None]
 ) -> Manifest:
     """Write and commit a dataset with an edit, and return its manifest; ``run`` is that of an engine.
 
-    ``find`` returns the edit, given one that changes nothing; None if nothing changes.
+    ``find`` returns the edit of a dataset; None if nothing changes.
     """
 
     def derive(origin: Origin) -> Derived | None:
         origin.require_keys()
-        none = np.zeros(origin.manifest.num_examples, np.bool_)
-        labels = labels_of(origin, origin.manifest.shards)
-        edit = find(Edit(origin, none, none, labels, origin.rejects(), origin.removed()))
-        return _derived(edit, run) if edit else None
+        edit = find(origin)
+        return _derived(origin, edit, run) if edit else None
 
     return commit_next(output_folder(dataset), derive)
 
@@ -87,20 +80,16 @@ def check_known_keys(unknown: Sequence[bytes], num_wanted: int, origin: Origin) 
         raise InputError(f"{some} not in {origin.root}: {keys}; correct or omit them", code="key-unknown")
 
 
-def _derived(edit: Edit, run: Callable[[Work], None]) -> Derived:
-    """Return the next generation of a dataset, and report what is done to it."""
-    origin, manifest = edit.origin, edit.origin.manifest
-    report_line(f"{edit.what} {origin.root}")
-    if edit.new_classes:
-        report_line(f"new classes: {quoted(edit.new_classes)}")
-    names = *manifest.schema.class_names, *edit.new_classes
-    schema = replace(manifest.schema, class_names=names)
+def _derived(origin: Origin, edit: Edit, run: Callable[[Work], None]) -> Derived:
+    """Return the next generation of a dataset."""
+    manifest = origin.manifest
+    schema = replace(manifest.schema, class_names=(*manifest.schema.class_names, *edit.new_classes))
     splits: dict[str, NewSplit] = {}
     outlines: dict[str, Split] = {}
     end = 0
     for name, split in manifest.splits.items():
         start, end = end, end + split.num_examples
-        splits[name] = _edited(edit, split, start)
+        splits[name] = _edited(origin, edit, split, start)
         if end > start and not sum(splits[name].sizes):
             raise InputError(
                 f"{origin.root}: all {counted(split.num_examples, 'example')} of the split {name!r} would "
@@ -112,15 +101,15 @@ def _derived(edit: Edit, run: Callable[[Work], None]) -> Derived:
         _warn_of_losses(name, split, splits[name], outlines[name].label_counts)
     changed = np.flatnonzero(edit.is_changed)
     labels = [] if edit.labels is None else edit.labels[changed].tolist()
-    changes = json.dumps([changed.tolist(), labels])
-    inputs = (manifest.to_text(), changes, removed_text(edit.removed).decode("ascii"))
+    removed = sorted(line.decode("ascii") for line in edit.removed)
+    inputs = json.dumps([manifest.to_text(), changed.tolist(), labels, removed])
     return Derived(
         outline=replace(
             manifest,
             schema=schema,
             splits=outlines,
-            options=_options(edit),
-            inputs_digest=bytes_digest("\n".join(inputs).encode("ascii")),
+            options=_options(origin, edit),
+            inputs_digest=bytes_digest(inputs.encode("ascii")),
         ),
         origins=[origin],
         splits=splits,
@@ -131,7 +120,7 @@ def _derived(edit: Edit, run: Callable[[Work], None]) -> Derived:
     )
 
 
-def _edited(edit: Edit, split: Split, start: int) -> NewSplit:
+def _edited(origin: Origin, edit: Edit, split: Split, start: int) -> NewSplit:
     """Return a split after an edit; only the records that are removed or changed are read.
 
     ``start`` is the number of its first example.
@@ -145,7 +134,7 @@ def _edited(edit: Edit, split: Split, start: int) -> NewSplit:
         if edit.labels is not None:
             labels = dict(zip(changed.tolist(), edit.labels[own][changed].tolist(), strict=True))
         before = np.flatnonzero(edit.is_removed[own] | edit.is_changed[own])
-        digest += _digest(edit.origin, shard, changed, labels) - _digest(edit.origin, shard, before, {})
+        digest += _digest(origin, shard, changed, labels) - _digest(origin, shard, before, {})
         olds.append(OldShard(0, shard, labels))
         first += shard.num_examples
     is_gone, new = edit.is_removed[start:first], whole(olds)
@@ -176,10 +165,10 @@ def _warn_of_losses(name: str, old: Split, new: NewSplit, after: Mapping[str, in
         report_warning(f"the split {name!r} will have no examples of the classes {quoted(lost)}")
 
 
-def _options(edit: Edit) -> dict[str, Json]:
+def _options(origin: Origin, edit: Edit) -> dict[str, Json]:
     """Return the options for the manifest, with those of the dataset before its first edit as its origin."""
-    made, before = made_of(edit.origin.manifest), dict(edit.origin.manifest.options)
-    recorded = edit.origin.to_json()
+    made, before = made_of(origin.manifest), dict(origin.manifest.options)
+    recorded = origin.to_json()
     recorded["options"] = {name: value for name, value in before.items() if name not in _EDITED}
     is_edited = made.source in ("remove", "relabel") and "appended" not in before
     counts = {"removed": len(edit.removed), "relabeled": made.num_relabeled + int(edit.is_changed.sum())}

@@ -36,22 +36,23 @@ class NewSplit:
     Attributes:
         olds: the old shards.
         sizes: number of records of each new shard.
-        kept: for each new shard, the index of the old one whose records it holds in their order; -1 if there
-            is none.
         runs: returns the runs of records of a new shard, by its index.
-        digest: the digest of all examples that has to result, unless they get new keys.
+        digest: the digest of all examples that has to result.
     """
 
     olds: Sequence[OldShard]
     sizes: Sequence[int]
-    kept: Sequence[int]
     runs: Callable[[int], Runs]
     digest: str
 
-    def old(self, index: int) -> OldShard | None:
-        """Return the shard whose records a new one holds in their order, or None."""
-        kept = self.kept[index]
-        return None if kept < 0 else self.olds[kept]
+    def kept(self, index: int) -> Shard | None:
+        """Return the old shard whose records a new one holds, unchanged and in their order, or None."""
+        runs = self.runs(index)
+        if len(runs) != 1:
+            return None
+        number, first, count = runs[0].tolist()
+        _, shard, labels = self.olds[number]
+        return shard if not (first or labels) and count == shard.num_examples else None
 
 
 def interleave(counts: Sequence[int], start: int, end: int) -> IntArray:
@@ -103,9 +104,7 @@ def whole(olds: Sequence[OldShard]) -> NewSplit:
     """Return the split that keeps old shards as they are."""
     counts = [old.shard.num_examples for old in olds]
     digest = digest_together(old.shard.examples_digest for old in olds)
-    return NewSplit(
-        olds, counts, range(len(olds)), lambda shard: np.array([[shard, 0, counts[shard]]]), digest
-    )
+    return NewSplit(olds, counts, lambda shard: np.array([[shard, 0, counts[shard]]]), digest)
 
 
 def in_new_shards(split: NewSplit, num_shards: int) -> NewSplit:
@@ -115,7 +114,7 @@ def in_new_shards(split: NewSplit, num_shards: int) -> NewSplit:
     totals = [sum(each.shard.num_examples for each in olds) for _, olds in by_origin]
     share, extra = divmod(sum(totals), num_shards)
     sizes = [share + (index < extra) for index in range(num_shards)]
-    starts, old_starts = [0, *accumulate(sizes)], accumulate(old, initial=0)
+    starts = [0, *accumulate(sizes)]
 
     def runs(shard: int) -> Runs:
         start, end = starts[shard], starts[shard + 1]
@@ -123,9 +122,7 @@ def in_new_shards(split: NewSplit, num_shards: int) -> NewSplit:
             return runs_of(np.array([start]), np.array([end - start]), old)
         return runs_of_records(interleave(totals, start, end), old)
 
-    kept = {(start, size): index for index, (start, size) in enumerate(zip(old_starts, old, strict=False))}
-    found = [kept.get(new, -1) for new in zip(starts, sizes, strict=False)]
-    return replace(split, sizes=sizes, kept=found if len(totals) == 1 else [-1] * num_shards, runs=runs)
+    return replace(split, sizes=sizes, runs=runs)
 
 
 def without(split: NewSplit, is_removed: BoolArray) -> NewSplit:
@@ -138,17 +135,12 @@ def without(split: NewSplit, is_removed: BoolArray) -> NewSplit:
     """
     counts = split.sizes
     old = np.split(np.arange(len(is_removed), dtype=np.int64), np.cumsum(counts)[:-1])
-    left = [numbers[~is_removed[numbers]] for numbers in old]
-    new = rebalance(old, is_removed) if max(counts) - min(counts) <= 1 else left
+    is_balanced = max(counts) - min(counts) <= 1
+    new = rebalance(old, is_removed) if is_balanced else [numbers[~is_removed[numbers]] for numbers in old]
     # but not a shard that was empty before
     chosen = [index for index in range(len(old)) if len(new[index]) or not len(old[index])]
 
     def runs(shard: int) -> Runs:
         return runs_of_records(new[chosen[shard]], counts)
 
-    return replace(
-        split,
-        sizes=[len(new[index]) for index in chosen],
-        kept=[index if len(new[index]) == len(left[index]) == len(old[index]) else -1 for index in chosen],
-        runs=runs,
-    )
+    return replace(split, sizes=[len(new[index]) for index in chosen], runs=runs)

@@ -4,58 +4,61 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 
 import numpy as np
 
-from tfshards.prep.building.output import dataset_name, output_folder
-from tfshards.prep.deriving.derive import commit_new, derived_from_all
+from tfshards.prep.building.commit import produce
+from tfshards.prep.building.output import claimed, dataset_name, output_folder
+from tfshards.prep.deriving.derive import derived_from_all
 from tfshards.prep.deriving.joining import check_same_schema, joined
 from tfshards.prep.deriving.options import ShardOptions
 from tfshards.prep.deriving.stored import Origin, open_origin
 from tfshards.prep.engines.table import EngineName, find_run
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
-from tfshards.prep.progress.lines import Log, report_warning, takes_log, to_stderr
+from tfshards.prep.progress.lines import report_warning
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.schemas import InputError, Manifest, OptionsError
 from tfshards.schemas.errors import check_path, check_strings
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.keys import each_shard, hash_array, hash_key
+from tfshards.schemas.names import name_fault
 
 
-@takes_log
 def merge(
     sources: Sequence[str | os.PathLike[str]] | Mapping[str, str | os.PathLike[str]],
     dataset: str | os.PathLike[str],
     *,
+    as_splits: bool = False,
     shards: Shards = None,
     overwrite: bool = False,
     options: ShardOptions | None = None,
     engine: EngineName | None = None,
     beam_args: Sequence[str] = (),
-    log: Log = to_stderr,
 ) -> Manifest:
-    """Merge the datasets ``sources`` into a new one in the folder ``dataset`` and return its manifest.
+    """Merge several datasets into one, split by split.
 
-    Each split holds the examples of the splits of the same name, which is verified by digest. A key may be in
-    only one of the datasets. Without ``shards`` and options of shards, the existing shards are linked under
-    new names, or copied if the file system has no hard links; their sizes may differ. Otherwise new shards
-    are written, each of which mixes the datasets.
-
-    If ``sources`` is a dict, each dataset becomes the split of that name. All records are written into new
-    shards, since the key of each example becomes ``SPLIT/KEY``, so that keys stay unique.
+    Each split holds the examples of the splits of the same name, or, if ``sources`` is a dict, those of one
+    dataset; this is verified by digest. A key may be in only one of the datasets. All records are written
+    into new shards, each of which mixes the datasets.
 
     Args:
-        sources: folders of two or more datasets with the same features and class names; or a dict of them by
-            the name of the split that each becomes, such as ``{"train": "data/a", "test": "data/b"}``, where
-            each dataset has one split.
-        dataset: folder of the new dataset; created if it is missing.
-        shards: number of new shards of each split, or a dict by split.
+        sources: folders of two or more datasets with the same features and class names; or, where each
+            dataset has one split and becomes the split of a name, SPLIT=FOLDER of each with "as_splits", such
+            as train=data/a test=data/b, or in Python a dict of them.
+        dataset: folder of the new dataset, whose last part is its default name; created if it is missing.
+        as_splits: the sources are SPLIT=FOLDER.
+        shards: number of new shards of every split, or of single splits by name, such as 64 or val=8; by
+            default as many as the datasets have together.
         overwrite: replace another dataset in ``dataset``.
-        options: size and compression of new shards, and the name of the new dataset.
-        engine: engine that writes the shards, as for ``build``.
+        options: size and compression of the shards, by default the compression of the first dataset, and the
+            name of the new dataset.
+        engine: engine that writes the shards: "local", all cores of this machine, or "beam", Apache Beam.
         beam_args: Apache Beam's pipeline options, as for ``build``.
-        log: receives status lines.
+
+    Returns:
+        The new manifest.
 
     Raises:
         OptionsError: an argument is invalid.
@@ -66,41 +69,54 @@ def merge(
     run = find_run(engine, beam_args)
     options = options or ShardOptions()
     counts = ShardCounts.of(shards, options.shard_size)
-    as_splits = [*sources] if isinstance(sources, Mapping) else []
-    check_strings("sources", as_splits)
+    sources = _by_split(sources) if as_splits else sources
+    names = [*sources] if isinstance(sources, Mapping) else []
+    check_strings("sources", names)
+    if fault := next(filter(None, map(name_fault, names)), None):
+        raise OptionsError(f"the split name {fault}")
     roots = [*sources.values()] if isinstance(sources, Mapping) else sources
     _check_sources(roots)
-    names = as_splits or [""] * len(roots)
-    origins = [open_origin(root, split) for root, split in zip(roots, names, strict=True)]
+    origins = [open_origin(root) for root in roots]
+    if names:
+        origins = [_as_split(origin, name) for origin, name in zip(origins, names, strict=True)]
     folder = output_folder(dataset, *(origin.root for origin in origins))
-    name = dataset_name(folder, Options(name=options.name))
-    has_new_keys = any(origin.prefix for origin in origins)
-    is_mixed = has_new_keys or counts != ShardCounts() or not options.keeps_shards
-    for other in origins[1:]:
-        _check_same(origins[0], other, is_mixed=is_mixed)
-    if not origins[0].has_keys:
+    first, *others = origins
+    for other in others:
+        check_same_schema(first.manifest.schema, str(first.root), other.manifest.schema, str(other.root))
+    if first.manifest.schema.key is None:
         report_warning("the examples have no keys, so repeated examples cannot be found")
-    elif not as_splits:
-        # with the splits before them, keys of different datasets differ
+    else:
         check_keys_differ(origins)
     manifests = [origin.manifest for origin in origins]
-    splits, totals = joined(manifests, manifests[0].schema)
+    splits, totals = joined(manifests, first.manifest.schema)
     recorded: dict[str, Json] = {"source": "merge", "of": [origin.to_json() for origin in origins]}
     # different cuts do not determine the split of a key, nor do cuts of a single split
-    cuts = {} if as_splits else manifests[0].split_cuts
+    cuts = {} if names else first.manifest.split_cuts
     outline = Manifest(
-        name=name,
+        name=dataset_name(folder, Options(name=options.name)),
         build_id="",
         folder="",
-        schema=manifests[0].schema,
+        schema=first.manifest.schema,
         splits=splits,
         totals=totals,
-        options={**recorded, "as_splits": [*as_splits]} if as_splits else recorded,
+        options={**recorded, "as_splits": [*names]} if names else recorded,
         split_cuts=cuts if all(manifest.split_cuts == cuts for manifest in manifests) else {},
-        compression=manifests[0].compression,
+        compression=first.manifest.compression,
     )
-    new = derived_from_all(outline, origins, run, options, counts if is_mixed else None)
-    return commit_new(new, folder, overwrite=overwrite)
+    new = derived_from_all(outline, origins, run, options, counts)
+    with claimed(folder) as state:
+        return produce(new, state, overwrite=overwrite)
+
+
+def _by_split(sources: object) -> dict[str, str]:
+    """Return the folder of each split in texts such as ``train=data/a``."""
+    folders: dict[str, str] = {}
+    for source in sources if isinstance(sources, (list, tuple)) else ():
+        split, equals, folder = str(source).partition("=")
+        if not equals or not folder or split in folders:
+            raise OptionsError(f"as_splits=True: {source!r} must be SPLIT=FOLDER, with each split given once")
+        folders[split] = folder
+    return folders
 
 
 def _check_sources(sources: Sequence[str | os.PathLike[str]]) -> None:
@@ -114,15 +130,12 @@ def _check_sources(sources: Sequence[str | os.PathLike[str]]) -> None:
         raise OptionsError(f"sources= contains {twice} twice; give each dataset once")
 
 
-def _check_same(first: Origin, other: Origin, *, is_mixed: bool) -> None:
-    """Raise InputError unless two datasets have the same features, classes and, unless mixed, compression."""
-    check_same_schema(first.manifest.schema, str(first.root), other.manifest.schema, str(other.root))
-    one, two = first.manifest.compression, other.manifest.compression
-    if one != two and not is_mixed:
-        raise InputError(
-            f"{first.root} has compression {one!r}, but {other.root} has {two!r}; give compression= to "
-            "rewrite all shards"
-        )
+def _as_split(origin: Origin, name: str) -> Origin:
+    """Return a dataset of one split, with another name of that split."""
+    splits = origin.manifest.splits
+    if len(splits) > 1:
+        raise InputError(f"{origin.root} must have one split to become {name!r}, but has {', '.join(splits)}")
+    return replace(origin, manifest=replace(origin.manifest, splits={name: next(iter(splits.values()))}))
 
 
 def check_keys_differ(origins: Sequence[Origin]) -> None:
@@ -143,9 +156,8 @@ def check_keys_differ(origins: Sequence[Origin]) -> None:
     in_all = "" if len(repeated) == 1 else f" ({len(repeated):,} keys in total)"
     raise InputError(
         f"the key {to_text(key)!r} is in {origins[one].root} and in {origins[other].root}{in_all}; remove "
-        "it from one of them with 'tfshards remove', or make each dataset, if it has one split, a split of "
-        "the new one ('tfshards merge --as-splits', or a dict of sources). Rows of arrays and tables are "
-        "identified by their numbers: build them together, as parts"
+        "it from one of them with 'tfshards remove'; rows without keys are identified by their numbers: "
+        "build them together, as arrays such as x_train and x_test, or as a table with a column of splits"
     )
 
 

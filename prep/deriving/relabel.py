@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from tfshards.prep.deriving.edit import Edit, check_known_keys, commit_edit
+from tfshards.prep.deriving.stored import Origin, labels_of
 from tfshards.prep.engines.table import EngineName, find_run
-from tfshards.prep.progress.lines import Log, report_line, takes_log, to_stderr
+from tfshards.prep.progress.lines import report_line
 from tfshards.prep.sources.classes import quoted
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.schemas import InputError, Manifest, OptionsError
@@ -24,7 +24,6 @@ COLUMNS = ("key", "label")
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
-@takes_log
 def relabel(
     dataset: str | os.PathLike[str],
     labels: str | os.PathLike[str] | Mapping[str | bytes, str | int],
@@ -32,9 +31,8 @@ def relabel(
     new_classes: bool = False,
     engine: EngineName | None = None,
     beam_args: Sequence[str] = (),
-    log: Log = to_stderr,
 ) -> Manifest:
-    """Give examples of a dataset other classes and return its new manifest.
+    """Give examples of a dataset other classes.
 
     Only the shards that hold the examples are written. In their records only the label changes, which is
     verified, as is the digest of all others. Each example stays in its split and at its position. The old
@@ -43,12 +41,14 @@ def relabel(
 
     Args:
         dataset: folder of the dataset.
-        labels: CSV, TSV, JSON Lines or Parquet file with the columns ``key`` and ``label``; or the labels by
-            key. A label is the name of a class, or its number if the classes have no names.
+        labels: CSV, TSV, JSON Lines or Parquet file with the columns "key" and "label". A label is the name
+            of a class, or its number if the classes have no names. In Python also a dict by key.
         new_classes: add classes that the dataset does not have to the end of its class names, sorted.
-        engine: engine that writes the shards, as for ``build``.
+        engine: engine that writes the shards: "local", all cores of this machine, or "beam", Apache Beam.
         beam_args: Apache Beam's pipeline options, as for ``build``.
-        log: receives status lines.
+
+    Returns:
+        The new manifest.
 
     Raises:
         OptionsError: an argument is invalid.
@@ -58,7 +58,7 @@ def relabel(
     wanted = new_labels(labels)
     return commit_edit(
         dataset,
-        lambda edit: _relabeled(edit, wanted, new_classes=new_classes),
+        lambda origin: _relabeled(origin, wanted, new_classes=new_classes),
         find_run(engine, beam_args),
     )
 
@@ -78,7 +78,7 @@ def new_labels(labels: str | os.PathLike[str] | Mapping[str | bytes, str | int])
     from tfshards.prep.sources.table_files import find_files, read_files
 
     files = find_files(labels, follow_links=True)
-    path, table = files.where, read_files(files, (), COLUMNS.__contains__).batches.joined()
+    path, table = files.where, read_files(files, (), COLUMNS.__contains__).batches.read_all()
     for name in COLUMNS:
         if name not in table.column_names:
             columns = ", ".join(map(repr, table.column_names))
@@ -108,8 +108,8 @@ def _text(value: object, column: str, number: int, path: AnyPath) -> str:
     return value
 
 
-def _relabeled(edit: Edit, wanted: Mapping[bytes, str], *, new_classes: bool) -> Edit | None:
-    origin, manifest, old = edit.origin, edit.origin.manifest, edit.labels
+def _relabeled(origin: Origin, wanted: Mapping[bytes, str], *, new_classes: bool) -> Edit | None:
+    manifest, old = origin.manifest, labels_of(origin, origin.manifest.shards)
     if old is None:
         raise InputError(f"{origin.root} has no scalar feature of kind 'label', which could be changed")
     numbers_of, added = _classes(manifest, old, {*wanted.values()}, origin.root, new_classes=new_classes)
@@ -124,12 +124,16 @@ def _relabeled(edit: Edit, wanted: Mapping[bytes, str], *, new_classes: bool) ->
         report_line(f"{counted(num_same, 'example')} with the wanted label already")
     if not num_changed:
         return None
-    return replace(
-        edit,
+    report_line(f"relabeling {counted(num_changed, 'example')} of {origin.root}")
+    if added:
+        report_line(f"new classes: {quoted(added)}")
+    return Edit(
         verb="relabel",
-        what=f"relabeling {counted(num_changed, 'example')} of",
+        is_removed=np.zeros_like(is_changed),
         is_changed=is_changed,
         labels=labels,
+        rejects=origin.rejects(),
+        removed=origin.removed(),
         new_classes=added,
     )
 

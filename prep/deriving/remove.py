@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+
+import numpy as np
 
 from tfshards.prep.building.rejects import original_of
 from tfshards.prep.deriving.edit import Edit, check_known_keys, commit_edit
-from tfshards.prep.deriving.removed import are_removed, removed_line
+from tfshards.prep.deriving.stored import Origin, labels_of, removed_line
 from tfshards.prep.engines.table import EngineName, find_run
-from tfshards.prep.progress.lines import Log, report_line, takes_log, to_stderr
+from tfshards.prep.progress.lines import report_line
 from tfshards.prep.sources.keys import read_keys, to_bytes
 from tfshards.prep.writing.build_folder import Reject
 from tfshards.schemas import InputError, Manifest, OptionsError
 from tfshards.schemas.errors import counted
 from tfshards.schemas.keys import occurrences
+from tfshards.schemas.storage import any_path
 
 
-@takes_log
 def remove(
     dataset: str | os.PathLike[str],
     keys: str | os.PathLike[str] | Collection[str | bytes],
     *,
     engine: EngineName | None = None,
     beam_args: Sequence[str] = (),
-    log: Log = to_stderr,
 ) -> Manifest:
-    """Remove examples, and rejected inputs, from a dataset and return its new manifest.
+    """Remove examples, and rejected inputs, from a dataset.
 
     Only the shards that hold the examples are written, and those that give examples to them so that the
     shards of a split differ by at most one example, if they did before. Records are copied without being
@@ -39,10 +39,13 @@ def remove(
 
     Args:
         dataset: folder of the dataset.
-        keys: file of keys, one per line, see ``prep/sources/keys.py``; or the keys.
-        engine: engine that writes the shards, as for ``build``.
+        keys: file of keys, one per line, such as "audit" writes with "keys"; a line that starts with a
+            quotation mark is a JSON string. In Python also the keys.
+        engine: engine that writes the shards: "local", all cores of this machine, or "beam", Apache Beam.
         beam_args: Apache Beam's pipeline options, as for ``build``.
-        log: receives status lines.
+
+    Returns:
+        The new manifest.
 
     Raises:
         OptionsError: an argument is invalid.
@@ -51,11 +54,13 @@ def remove(
         BuildError: writing stopped before the commit; the same call resumes.
     """
     wanted = _wanted(keys)
-    return commit_edit(dataset, lambda edit: _without(edit, wanted), find_run(engine, beam_args))
+    return commit_edit(dataset, lambda origin: _without(origin, wanted), find_run(engine, beam_args))
 
 
 def _wanted(keys: str | os.PathLike[str] | Collection[str | bytes]) -> list[bytes]:
     if isinstance(keys, (str, os.PathLike)):
+        if not any_path(keys).exists():
+            raise InputError(f"keys={os.fspath(keys)!r} does not exist; name a file with a key per line")
         found = read_keys(keys)
         if not found:
             raise InputError(f"{keys} has no keys; write one per line")
@@ -67,31 +72,32 @@ def _wanted(keys: str | os.PathLike[str] | Collection[str | bytes]) -> list[byte
     return sorted({to_bytes(key) if isinstance(key, str) else key for key in keys})
 
 
-def _without(edit: Edit, wanted: Sequence[bytes]) -> Edit | None:
-    origin, is_removed = edit.origin, edit.is_removed.copy()
+def _without(origin: Origin, wanted: Sequence[bytes]) -> Edit | None:
+    shards, rejects, before = origin.manifest.shards, origin.rejects(), origin.removed()
+    is_removed = np.zeros(origin.manifest.num_examples, np.bool_)
     removed: set[bytes] = set()
     # all examples with a key, even if there are several
-    for number, key in occurrences(origin.root, origin.manifest.shards, wanted):
+    for number, key in occurrences(origin.root, shards, wanted):
         is_removed[number] = True
         removed.add(key)
-    gone = [reject for reject in edit.rejects if _is_named(reject, {*wanted})]
+    gone = [reject for reject in rejects if _is_named(reject, {*wanted})]
     removed |= {to_bytes(reject.key) for reject in gone}
     missing = [key for key in wanted if key not in removed]
-    was_removed = are_removed(missing, edit.removed).tolist()
-    unknown = [key for key, is_one in zip(missing, was_removed, strict=True) if not is_one]
+    unknown = [key for key in missing if removed_line(key) not in before]
     check_known_keys(unknown, len(wanted), origin)
-    if num_before := sum(was_removed):
-        report_line(f"{counted(num_before, 'key')} removed before")
+    if missing:
+        report_line(f"{counted(len(missing), 'key')} removed before")
     if not removed:
         return None
     inputs = f" and {counted(len(gone), 'rejected input')}" if gone else ""
-    return replace(
-        edit,
+    report_line(f"removing {counted(int(is_removed.sum()), 'example')}{inputs} from {origin.root}")
+    return Edit(
         verb="remove",
-        what=f"removing {counted(int(is_removed.sum()), 'example')}{inputs} from",
         is_removed=is_removed,
-        rejects=[reject for reject in edit.rejects if reject not in gone],
-        removed=edit.removed | {removed_line(key) for key in removed},
+        is_changed=np.zeros_like(is_removed),
+        labels=labels_of(origin, shards),
+        rejects=[reject for reject in rejects if reject not in gone],
+        removed=before | {removed_line(key) for key in removed},
     )
 
 

@@ -1,11 +1,11 @@
-"""Datasets as sources: their records, as pieces of new shards, perhaps with another label or key."""
+"""Datasets as sources: their records, as pieces of new shards, perhaps with another label."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, groupby, islice, repeat
@@ -17,29 +17,30 @@ import numpy as np
 from tfshards.prep.building.made import made_of
 from tfshards.prep.building.rejects import read_rejects
 from tfshards.prep.deriving.layout import OldShard, Runs
-from tfshards.prep.deriving.removed import Removed, read_removed, with_prefix
 from tfshards.prep.records.dataset_files import file_problems
-from tfshards.prep.records.example import with_key_prefix, with_label
+from tfshards.prep.records.example import with_label
 from tfshards.prep.records.frames import RecordError, frame, read_together
 from tfshards.prep.records.shard_file import Frames, compressed, in_groups, join_small
 from tfshards.prep.writing.build_folder import Reject
 from tfshards.prep.writing.shard import Piece
-from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, Problem, Shard, read_manifest
+from tfshards.schemas import BuildError, InputError, Manifest, Problem, Shard, read_manifest
 from tfshards.schemas.companions import read_index, read_keys, read_labels
 from tfshards.schemas.compression import Compression
+from tfshards.schemas.digests import bytes_digest
 from tfshards.schemas.index import IntArray, RecordIndex
 from tfshards.schemas.json_reader import Json, load_json
-from tfshards.schemas.names import name_fault
+from tfshards.schemas.keys import hash_key
 from tfshards.schemas.storage import AnyPath, any_path
+from tfshards.schemas.storage.untrusted import LISTS, read_whole
 
 Content = TypeVar("Content")
 
 # Appended to every message about damage.
 SEE_VERIFY = "tfshards verify lists all damage"
-# Returns the new data of a record, given its number and its data; raises ValueError if they are damaged.
-Change: TypeAlias = Callable[[int, bytes], bytes]
 # A frame, and its last bytes.
 Framed: TypeAlias = tuple[bytes, bytes]
+# Hashes of removed keys, in hex: the lines of removed.txt. The keys themselves leave the dataset.
+Removed: TypeAlias = frozenset[bytes]
 # Bytes of frames that are hashed, compressed and written together.
 _PIECE_BYTES = 1 << 20
 
@@ -51,22 +52,14 @@ class Origin:
     Attributes:
         root: folder of the dataset, or its URL.
         manifest: manifest of the dataset.
-        split: name of the split that the whole dataset becomes; each new key is this name, ``/`` and the key
-            of the example. Empty to keep splits and keys.
     """
 
     root: AnyPath
     manifest: Manifest
-    split: str = ""
-
-    @property
-    def has_keys(self) -> bool:
-        """Whether the examples have keys."""
-        return self.manifest.schema.key is not None
 
     def require_keys(self) -> None:
         """Raise InputError if the examples have no keys."""
-        if not self.has_keys:
+        if self.manifest.schema.key is None:
             raise InputError(
                 f"{self.root}: its examples have no keys, by which this verb recognizes them; build the "
                 "dataset with tfshards from its source"
@@ -74,16 +67,16 @@ class Origin:
 
     def require_own(self) -> None:
         """Raise InputError if tfshards did not write the records, which are never changed."""
-        if made_of(self.manifest).source == "adopt":
+        if self.is_adopted:
             raise InputError(
                 f"{self.root} holds records that tfshards did not write, which are never changed; copy them "
                 "into another folder with 'tfshards reshard', and edit that dataset"
             )
 
     @property
-    def prefix(self) -> bytes:
-        """What is put before each key."""
-        return f"{self.split}/".encode() if self.split and self.has_keys else b""
+    def is_adopted(self) -> bool:
+        """Whether another program wrote the records."""
+        return made_of(self.manifest).source == "adopt"
 
     @property
     def slim(self) -> Origin:
@@ -95,55 +88,54 @@ class Origin:
         return self._sound(read_index(self.root, shard))
 
     def frames(self, shard: Shard, records: IntArray, labels: Mapping[int, int]) -> Iterator[Framed]:
-        """Yield the frames of some records of a shard, with new keys, or new labels by record."""
-        path, change = self.root / shard.path, self._change(labels)
+        """Yield the frames of some records of a shard; ``labels`` has new labels by number of the record."""
+        path, label = self.root / shard.path, self.manifest.schema.label
         index = self.index(shard)
         for part, old, footers in read_together(path, self.manifest.compression, index, records):
-            if change is None:
+            if label is None or not labels:
                 yield from zip(part.frames(), footers, strict=True)
                 continue
             for record, data in zip(part.numbers, old, strict=True):
                 try:
-                    parts = frame(change(record, data))
+                    new = with_label(data, label.name, labels[record]) if record in labels else data
                 except ValueError as error:
                     raise RecordError(path, record, int(index.offsets[record]), str(error)) from None
+                parts = frame(new)
                 yield b"".join(parts), parts[-1]
-
-    def _change(self, labels: Mapping[int, int]) -> Change | None:
-        prefix, label = self.prefix, self.manifest.schema.label
-        if prefix:
-            return lambda _, data: with_key_prefix(data, prefix)
-        if label is None or not labels:
-            return None
-        name = label.name
-        return lambda record, data: with_label(data, name, labels[record]) if record in labels else data
 
     def labels(self, shard: Shard) -> IntArray | None:
         """Return the label of each record of a shard; None if there are no labels."""
         return self._sound(read_labels(self.root, shard)) if shard.labels_digest else None
 
     def keys(self, shard: Shard) -> list[bytes] | None:
-        """Return the new key of each record of a shard; None if there are no keys."""
-        if not shard.keys_digest:
-            return None
-        keys = self._sound(read_keys(self.root, shard))
-        return [self.prefix + key for key in keys] if self.prefix else keys
+        """Return the key of each record of a shard; None if there are no keys."""
+        return self._sound(read_keys(self.root, shard)) if shard.keys_digest else None
 
     def rejects(self) -> list[Reject]:
-        """Return the rejected inputs, with their new keys."""
-        prefix = f"{self.split}/" if self.split else ""
-        return [reject._replace(key=prefix + reject.key) for reject in read_rejects(self.root, self.manifest)]
+        """Return the rejected inputs."""
+        return read_rejects(self.root, self.manifest)
 
     def removed(self) -> Removed:
-        """Return the removed keys, with what is before the new keys."""
-        return with_prefix(read_removed(self.root, self.manifest), self.prefix)
+        """Return what shows which keys were removed from the dataset, or from those that it was made from.
+
+        Raises:
+            InputError: the file that lists them is missing or damaged.
+        """
+        if not self.manifest.removed_digest:
+            return frozenset()
+        path = self.root / self.manifest.removed_path
+        try:
+            content = read_whole(path, LISTS)
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read: {error.strerror}", code="unreadable") from None
+        if bytes_digest(content) != self.manifest.removed_digest:
+            raise InputError(f"{path}: its digest differs from the manifest's; restore the file")
+        return frozenset(content.splitlines())
 
     def to_json(self) -> dict[str, Json]:
         """Return what the manifest of a derived dataset records about this one."""
         manifest = self.manifest
-        split: dict[str, Json] = {"split": self.split} if self.split else {}
-        options = dict(manifest.options)
-        return {"name": manifest.name, "build_id": manifest.build_id, "options": options, **split}
+        return {"name": manifest.name, "build_id": manifest.build_id, "options": dict(manifest.options)}
 
     def _sound(self, read: tuple[Content | None, Sequence[Problem]]) -> Content:
         content, problems = read
@@ -156,33 +148,27 @@ class Origin:
         return InputError(f"{self.root} is damaged: {problems[0]}; {SEE_VERIFY}", code="shard-damaged")
 
 
-def open_origin(root: str | os.PathLike[str] | AnyPath, split: str = "") -> Origin:
+def open_origin(root: str | os.PathLike[str] | AnyPath) -> Origin:
     """Return the dataset in ``root``, whose shards must all be there with the sizes that the manifest lists.
 
-    ``split`` is as in ``Origin``.
-
     Raises:
-        OptionsError: no split may have this name.
-        InputError: the folder is not a dataset, a shard is damaged, or there are several splits that would
-            become one.
+        InputError: the folder is not a dataset, or a shard is damaged.
     """
-    if split and name_fault(split):
-        raise OptionsError(f"the split name {name_fault(split)}")
-    origin = Origin(any_path(root), read_manifest(root), split)
+    origin = Origin(any_path(root), read_manifest(root))
     if problems := file_problems(origin.manifest, origin.root):
         raise origin.damaged(problems)
-    splits = origin.manifest.splits
-    if not split:
-        return origin
-    if len(splits) > 1:
-        raise InputError(f"{root} must have one split to become {split!r}, but has {', '.join(splits)}")
-    return replace(origin, manifest=replace(origin.manifest, splits={split: next(iter(splits.values()))}))
+    return origin
 
 
 def labels_of(origin: Origin, shards: Sequence[Shard]) -> IntArray | None:
     """Return the label of each example of some shards of a dataset; None if there are no labels."""
     labels = [of for shard in shards if (of := origin.labels(shard)) is not None]
     return np.concatenate(labels) if labels else None
+
+
+def removed_line(key: bytes) -> bytes:
+    """Return what ``Removed`` has of a key."""
+    return hash_key(key).hex().encode("ascii")
 
 
 @contextmanager
@@ -194,23 +180,15 @@ def damage_named() -> Iterator[None]:
         raise BuildError(str(error), SEE_VERIFY, code="shard-damaged") from None
 
 
-def copy_plan(old: OldShard) -> bytes:
-    """Return the plan of a shard that is a copy of an old one."""
-    return _plan(copied=[old.origin, vars(old.shard)])
-
-
 def runs_plan(olds: Sequence[OldShard], runs: Runs) -> bytes:
     """Return the plan of a shard of runs of records of old shards."""
     used, numbers = np.unique(runs[:, 0], return_inverse=True)
     chosen = [olds[index] for index in used.tolist()]
-    return _plan(
-        olds=[[old.origin, vars(old.shard), [*old.labels.items()]] for old in chosen],
-        runs=np.column_stack([numbers, runs[:, 1:]]).tolist(),
-    )
-
-
-def _plan(**content: Json) -> bytes:
-    return json.dumps(content, separators=(",", ":")).encode("ascii")
+    plan = {
+        "olds": [[old.origin, vars(old.shard), [*old.labels.items()]] for old in chosen],
+        "runs": np.column_stack([numbers, runs[:, 1:]]).tolist(),
+    }
+    return json.dumps(plan, separators=(",", ":")).encode("ascii")
 
 
 # A frame and its last bytes, and the key and the label of its record.
@@ -257,23 +235,12 @@ class StoredRuns:
         return chain.from_iterable(self._of_shard(olds[number], of_shard) for number, of_shard in shards)
 
     def _of_shard(self, old: OldShard, runs: Iterable[_Run]) -> Iterator[_Record]:
-        """Return the records of some runs of a shard, with their new keys and labels."""
+        """Return the records of some runs of a shard, with their new labels."""
         records = np.concatenate([np.arange(first, first + count) for _, first, count in runs])
         origin = self.origins[old.origin]
         keys, labels = origin.keys(old.shard), origin.labels(old.shard)
         old_labels = [0] * len(records) if labels is None else labels[records].tolist()
         frames = origin.frames(old.shard, records, old.labels)
         of_old = map(old.labels.get, records.tolist(), old_labels) if old.labels else old_labels
-        new_keys = map(keys.__getitem__, records.tolist()) if keys else repeat(b"")
-        return zip(frames, new_keys, of_old, strict=False)
-
-    def copied(self, plan: bytes) -> tuple[AnyPath, Shard] | None:
-        """Return the shard, and the folder of its dataset, of which the planned one is a copy."""
-        if not plan.startswith(b'{"copied"'):
-            return None
-        index, entry = load_json(plan)["copied"]
-        return self.origins[index].root, Shard(**entry)
-
-    def final(self, plan: bytes, rejected: Sequence[Reject]) -> bytes:
-        """Return the plan, since records of a dataset are never rejected."""
-        return plan
+        of_keys = map(keys.__getitem__, records.tolist()) if keys else repeat(b"")
+        return zip(frames, of_keys, of_old, strict=False)

@@ -1,1 +1,1 @@
-"""Run a function over items: on Apache Beam, or on threads of this process."""
+"""Run the shard writers on all cores of this machine or on Apache Beam."""

@@ -20,10 +20,11 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 
 from tfshards.prep.engines.table import Work, share
 from tfshards.prep.engines.transform import Checked
-from tfshards.prep.engines.worker import Requirements, marked_error, marking_errors, requirements_of
-from tfshards.prep.progress.threads import StoppedError, num_jobs
+from tfshards.prep.engines.worker import marked_error, marking_errors, needed_paths
+from tfshards.prep.progress.threads import STOPPED, StoppedError, check_working, num_jobs
 from tfshards.schemas import BuildError, OptionsError
 from tfshards.schemas.errors import check_strings
+from tfshards.schemas.storage import AnyPath
 
 # DirectRunner would first try to fetch Prism from the internet.
 _LOCAL = "FnApiRunner"
@@ -39,7 +40,7 @@ def find_run(arguments: Sequence[str]) -> Callable[[Work], None]:
     for before, word in pairwise(["=", *arguments]):
         # Beam would run without it
         if "=" in before and not word.startswith("-"):
-            raise OptionsError("beam-usage", fault=f"{word!r} is not an option")
+            raise OptionsError(f"Apache Beam: {word!r} is not an option")
     # its log must go to the real standard error
     PipelineOptions([])
     printed = io.StringIO()
@@ -54,7 +55,7 @@ def find_run(arguments: Sequence[str]) -> Callable[[Work], None]:
             raise
         # argparse prints all of Beam's options before the error
         fault = printed.getvalue().rpartition("error: ")[2].strip() or str(error)
-        raise OptionsError("beam-usage", fault=fault) from None
+        raise OptionsError(f"Apache Beam: {fault}") from None
     # the folder of a pipeline that will not run
     shutil.rmtree(pipeline.local_tempdir)
     return partial(run, arguments=tuple(arguments))
@@ -73,24 +74,29 @@ def run(work: Work, arguments: Sequence[str] = ()) -> None:
     """Call the function with every item.
 
     Raises:
-        TfshardsError: a call failed, with the class and code of its error; so does an OSError.
+        TfshardsError: a call failed, with the class of its error; so does an OSError.
         BuildError: Beam ended the pipeline for another reason.
     """
 
     def run_pipeline(options: PipelineOptions) -> None:
         try:
-            pipeline_of(work, needed, options).run().wait_until_finish()
+            pipeline_of(work, paths, options).run().wait_until_finish()
         except Exception as failure:
             # it may have the trace of a worker, perhaps within one of Java
             text = str(failure) or repr(failure)
-            raise marked_error(failure) or BuildError("beam-failed", *text.splitlines()) from failure
+            raise marked_error(failure) or BuildError(_ENDED, *text.splitlines()) from failure
 
-    with requirements_of(work) as needed:
+    with needed_paths(work) as paths:
         # in a thread, so that Ctrl-C reaches the main thread, which shows the progress, and not Beam
-        share(replace(work, items=[options_of(arguments)]), [run_pipeline], measure=work.measure)
+        share(replace(work, items=[options_of(arguments)]), [run_pipeline])
 
 
-def pipeline_of(work: Work, needed: Requirements, options: PipelineOptions) -> beam.Pipeline:
+_ENDED = (
+    "Apache Beam ended the pipeline; if workers cannot start, install the same tfshards[prep] for all of them"
+)
+
+
+def pipeline_of(work: Work, paths: Sequence[AnyPath], options: PipelineOptions) -> beam.Pipeline:
     """Return the pipeline that calls the function with every item."""
     is_local = options.view_as(StandardOptions).runner == _LOCAL
     pipeline = beam.Pipeline(options=options)
@@ -99,13 +105,13 @@ def pipeline_of(work: Work, needed: Requirements, options: PipelineOptions) -> b
         pipeline
         | beam.Create([pickle.dumps(item) for item in work.items], reshuffle=False)
         | beam.Reshuffle()
-        | "Call" >> beam.ParDo(_Call((work.function, work.progress.reporter, is_local), needed.check))
+        | "Call" >> beam.ParDo(_Call((work.function, work.folder, is_local), paths))
     )
     return pipeline
 
 
 class _Call(Checked):
-    """Calls the function with an item, on a worker that meets the requirements."""
+    """Calls the function with an item, on a worker that is fit for it."""
 
     def setup(self) -> None:
         """Check the worker."""
@@ -114,14 +120,14 @@ class _Call(Checked):
 
     def process(self, item: bytes) -> None:
         """Call the function, unless the work has failed or was interrupted in this process."""
-        function, reporter, is_local = self.content
+        function, folder, is_local = self.content
         # a call that was stopped is not the failure
         with suppress(StoppedError), marking_errors():
-            reporter.check()
+            check_working(folder)
             try:
                 function(pickle.loads(item))
             except Exception:
                 if is_local:
                     # this runner repeats no call, and would first wait for all calls of another thread
-                    reporter.stop()
+                    STOPPED.add(folder)
                 raise

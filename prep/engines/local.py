@@ -1,67 +1,74 @@
-"""Write shards on all cores of this machine: the default engine, and its processes.
-
-``ProcessPoolExecutor`` would run the user's script again in each process, does not name the process that was
-killed, cannot end calls before Python 3.14, and leaves its processes behind when this one is killed.
-"""
+"""Write shards on all cores of this machine: this process, and a pool of others. It is the default engine."""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import pickle
 import signal
-import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+import threading
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.connection import wait
+from multiprocessing.context import SpawnContext, SpawnProcess
+from types import ModuleType
 from typing import Any
 
 from tfshards.prep.engines.table import Work, run_on_threads, share
 from tfshards.prep.progress.lines import Written
 from tfshards.prep.progress.threads import is_limited, limited_jobs, num_jobs, num_writers
-from tfshards.schemas import BuildError, OptionsError
+from tfshards.schemas import BuildError, TfshardsError
 from tfshards.schemas.storage.any_path import in_store
 
-_PROGRAM = "import sys; sys.path[:] = {path}; from tfshards.prep.engines.local import serve; serve({jobs})"
-# A helper takes a third of a second to start, which is also the time to write about this much. Examples count
-# as well as their bytes, for example where they are rows of small arrays.
-_BYTES_PER_HELPER = 32 << 20
-# for a helper to give up its call
-_END_SECONDS = 10
-
-
-def find_run(arguments: Sequence[str]) -> Callable[[Work], None]:
-    """Return ``run``; raise OptionsError if there are arguments, which only Apache Beam accepts."""
-    if arguments:
-        raise OptionsError("beam-args-useless", arguments=list(arguments))
-    return run
+# A process takes a third of a second to start, which is also the time to write about this much. Examples
+# count as well as their bytes, for example where they are rows of small arrays.
+_BYTES_PER_PROCESS = 32 << 20
 
 
 def run(work: Work) -> None:
-    """Call the function with every item, in this process and in helpers; raise the first failure."""
-    number, function = num_helpers(work.size, len(work.items)), pickled(work.function)
+    """Call the function with every item, in this process and in others; raise the first failure."""
+    number, function = num_processes(work.size, len(work.items)), _pickled(work.function)
     if not number or function is None:
         run_on_threads(work)
         return
-    # a helper writes one shard at a time, and so does this process
+    others, jobs = _Processes(), 1 if is_limited() else None
+    try:
+        pool = ProcessPoolExecutor(number, others, _begin, (function, jobs))
+    except (ImportError, NotImplementedError, OSError):
+        # a container may have no semaphores
+        run_on_threads(work)
+        return
+
+    def call(item: object) -> None:
+        pool.submit(_call, item).result()
+
+    # each of the others writes one shard at a time, and so does this one
     num_threads = num_writers() if in_store(work.folder) else 1
-    with ExitStack() as stack:
-        helpers = [stack.enter_context(Helper(function)) for _ in range(number)]
+    try:
+        with pool:
+            # all start at once: a pool notices the death of a process from its next answer on
+            for _ in range(number):
+                pool.submit(os.getpid)
+            share(work, [*[work.function] * num_threads, *[call] * number], end=others.end)
+    except BrokenProcessPool:
+        raise others.lost() from None
 
-        def end() -> None:
-            for helper in helpers:
-                helper.end()
 
-        share(work, [*[work.function] * num_threads, *helpers], end=end)
+def num_processes(size: Written, num_shards: int, num_cores: int | None = None) -> int:
+    """Return the number of other processes that pay off to write this many examples and bytes.
 
-
-def num_helpers(size: Written, num_shards: int, num_cores: int | None = None) -> int:
-    """Return the number of processes that help to write this many examples and bytes."""
-    paid = size.work // _BYTES_PER_HELPER
+    There are none where they cannot be started, or would get another file as their standard error.
+    """
+    if multiprocessing.current_process().daemon or sys.stderr is None:
+        return 0
+    paid = size.work // _BYTES_PER_PROCESS
     return max(0, min(num_cores or num_jobs(), num_shards, paid) - 1)
 
 
-def pickled(function: Callable[[Any], object]) -> bytes | None:
-    """Return a function for helpers; None if they could not load it, for example from a script."""
+def _pickled(function: Callable[[Any], object]) -> bytes | None:
+    """Return a function for other processes; None if they could not load it, for example from a script."""
     try:
         content = pickle.dumps(function)
     except (pickle.PicklingError, AttributeError, TypeError):
@@ -69,82 +76,86 @@ def pickled(function: Callable[[Any], object]) -> bytes | None:
     return None if b"__main__" in content else content
 
 
-class Helper:
-    """A process for calls of one function; a context manager that ends it."""
+_STARTING = threading.Lock()
 
-    def __init__(self, function: bytes) -> None:
-        """Start the process, which imports tfshards meanwhile; ``pickled`` returns the function."""
-        program = _PROGRAM.format(path=[*map(str, sys.path)], jobs=1 if is_limited() else None)
-        # in a session of its own, since the main process decides what Ctrl-C means
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", program],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            # a file would get the number of a closed standard error
-            stderr=subprocess.DEVNULL if sys.stderr is None else None,
-            start_new_session=True,
-        )
-        self._send(function)
 
-    def __call__(self, item: object) -> None:
-        """Call the function with an item; raise what it raises, or BuildError if the process has died."""
-        self._send(pickle.dumps(item))
-        assert self._process.stdout is not None
-        try:
-            error = pickle.load(self._process.stdout)
-        except (EOFError, pickle.UnpicklingError):
-            status = self._process.wait()
-            end = signal.Signals(-status).name if status < 0 else f"status {status}"
-            raise BuildError("worker-lost", process=self._process.pid, end=end) from None
-        if error is not None:
-            raise error
+class _Process(SpawnProcess):
+    def start(self) -> None:
+        """Start the process, which would run a script without a guard again, and obey Ctrl-C itself."""
+        with _STARTING:
+            script = sys.modules["__main__"]
+            sys.modules["__main__"] = ModuleType("__main__")
+            # inherited, and for good
+            mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+            try:
+                super().start()
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+                sys.modules["__main__"] = script
 
-    def _send(self, content: bytes) -> None:
-        assert self._process.stdin is not None
-        # a process that has died is found by its missing answer
-        with suppress(BrokenPipeError):
-            self._process.stdin.write(content)
-            self._process.stdin.flush()
+
+class _Processes(SpawnContext):
+    """What a pool starts its processes with, which keeps them."""
+
+    def __init__(self) -> None:
+        self._started: list[_Process] = []
+
+    def Process(self, *args: Any, **options: Any) -> _Process:  # type: ignore[override]  # noqa: ANN401, N802
+        """Return a new process."""
+        self._started.append(_Process(*args, **options))
+        return self._started[-1]
 
     def end(self) -> None:
-        """Make the process give up its call and end."""
-        self._process.terminate()
+        """Make the processes give up their calls and end."""
+        for process in self._started:
+            if process.is_alive():
+                process.terminate()
 
-    def __enter__(self) -> Helper:
-        return self
+    def lost(self) -> BuildError:
+        """Return the error that names the process that has died."""
+        # then the pool ended the others by SIGTERM
+        for process in sorted(self._started, key=lambda each: each.exitcode == -signal.SIGTERM):
+            if (status := process.exitcode) not in (None, 0, _ENDED):
+                end = signal.Signals(-status).name if status < 0 else f"status {status}"
+                what = f"the worker process {process.pid} died ({end})"
+                break
+        else:
+            what = "a worker process was ended"
+        return BuildError(f"{what}, perhaps because memory ran out; run the same command to resume")
 
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        try:
-            self._process.communicate(timeout=_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.communicate()
+
+# In each of the other processes: the function, its limit of jobs, and the status of one that was ended.
+_function: Callable[[Any], object] = print
+_num_jobs: int | None = None
+_ENDED = 128 + signal.SIGTERM
 
 
-def serve(jobs: int | None) -> None:
-    """Call the function that standard input brings with each object after it, until the end of the input."""
-    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    # what anything prints must not mix with the answers
+def _begin(function: bytes, jobs: int | None) -> None:
+    """Prepare a process of the pool."""
+    global _function, _num_jobs
+    threading.Thread(target=_end_with_main, daemon=True).start()
+    # what anything prints must not mix with the result of the command
     os.dup2(2, 1)
-    # leaves nothing half written, also in a store
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    with limited_jobs(jobs), suppress(EOFError, BrokenPipeError):
-        function = pickle.load(requests)
-        while True:
-            answers.write(_answer(function, pickle.load(requests)))
-            answers.flush()
+    _function, _num_jobs = pickle.loads(function), jobs
+    # at last, since a pool reports what ends this function
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(_ENDED))
 
 
-def _answer(function: Callable[[object], object], item: object) -> bytes:
-    """Return the error of a call, or None, as a pickle."""
-    error = None
+def _end_with_main() -> None:
+    main = multiprocessing.parent_process()
+    assert main is not None
+    wait([main.sentinel])
+    os._exit(1)
+
+
+def _call(item: object) -> None:
     try:
-        function(item)
-    except Exception as raised:  # the main process decides what it means
-        error = raised
-    try:
-        answer = pickle.dumps(error)
-        pickle.loads(answer)
-    except Exception:  # a class of errors may break pickle in any way
-        answer = pickle.dumps(BuildError("build-failed", text=f"{type(error).__name__}: {error}"))
-    return answer
+        with limited_jobs(_num_jobs):
+            _function(item)
+    except (TfshardsError, OSError):
+        raise
+    except SystemExit:
+        # nothing is left half written, also in a store; a pool would send it as a result
+        os._exit(_ENDED)
+    except Exception as error:  # its class may break pickle in any way
+        raise BuildError(f"{type(error).__name__}: {error}") from None

@@ -1,9 +1,9 @@
-"""Read a dataset in a Beam pipeline of the user: a splittable DoFn over runs of records of its shards."""
+"""Read a dataset in a Beam pipeline of the user: runs of records of its shards, in any order."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise, repeat
@@ -12,8 +12,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 import apache_beam as beam
 import numpy as np
-from apache_beam.io.iobase import Read
-from apache_beam.io.restriction_trackers import OffsetRange, OffsetRestrictionTracker
 
 from tfshards.prep.engines.transform import Checked
 from tfshards.prep.records.frames import RecordError, read_together
@@ -29,6 +27,9 @@ from tfshards.schemas.names import MANIFEST_NAME
 from tfshards.schemas.storage import AnyPath, any_path
 
 Element: TypeAlias = "tuple[str, dict[str, Any]]"
+
+# A run has about as many bytes, so that workers share also what is in few shards.
+_RUN_BYTES = 32 << 20
 
 
 class ReadShards(beam.PTransform):  # type: ignore[misc]
@@ -81,40 +82,16 @@ class _Plan(Checked):
     """Yields the runs."""
 
     def process(self, _: bytes) -> Iterator[Run]:
-        """Yield all runs, of the size that Beam's own sources have."""
-        yield from self.content.runs(Read.get_desired_chunk_size)
-
-
-class _Records(beam.RestrictionProvider):  # type: ignore[misc]
-    """Restricts a run to some of its records."""
-
-    def initial_restriction(self, run: Run) -> OffsetRange:
-        """Return all records of the run."""
-        return OffsetRange(run.start, run.stop)
-
-    def create_tracker(self, records: OffsetRange) -> OffsetRestrictionTracker:
-        """Return the tracker, which splits between any two records."""
-        return OffsetRestrictionTracker(records)
-
-    def restriction_size(self, run: Run, records: OffsetRange) -> float:
-        """Return about how many bytes the records have."""
-        return run.shard.record_bytes / run.shard.num_examples * float(records.size())
+        """Yield all runs."""
+        yield from self.content.runs()
 
 
 class _Read(Checked):
     """Reads runs."""
 
-    def process(
-        self,
-        run: Run,
-        tracker: Any = beam.DoFn.RestrictionParam(_Records()),  # noqa: B008, ANN401
-    ) -> Iterator[Element]:
-        """Yield the examples of the records that are not split off before they are claimed."""
-        records = tracker.current_restriction()
-        for number, element in self.content.read(run, records.start, records.stop):
-            if not tracker.try_claim(number):
-                return
-            yield element
+    def process(self, run: Run) -> Iterator[Element]:
+        """Yield the examples of a run."""
+        yield from self.content.read(run)
 
 
 class Run(NamedTuple):
@@ -151,7 +128,7 @@ class StoredElements:
         manifest = read_manifest(root)
         if split not in manifest.splits:
             names = ", ".join(map(repr, manifest.splits))
-            raise InputError("split-not-shown", root=root, split=split, names=names)
+            raise InputError(f"{root} has no split {split!r}; the splits are {names}")
         features = tuple(each for each in selected(manifest.schema, select) if each != KEY_FEATURE)
         # looks for the packages that their dtypes need
         Columns(features)
@@ -159,15 +136,10 @@ class StoredElements:
         # workers may run in other folders
         return cls(root.absolute(), manifest.folder, split, manifest.compression, features, has_keys)
 
-    def runs(self, size_of: Callable[[int], int]) -> Iterator[Run]:
-        """Yield runs that together are all records; a compressed shard is one run.
-
-        ``size_of`` returns about how many bytes a run should have, given the number of all bytes.
-        """
-        shards = self._manifest().splits[self.split].shards
-        num_bytes = size_of(sum(shard.record_bytes for shard in shards))
+    def runs(self, num_bytes: int = _RUN_BYTES) -> Iterator[Run]:
+        """Yield runs that together are all records; a compressed shard is one run."""
         first = 0
-        for shard in shards:
+        for shard in self._manifest().splits[self.split].shards:
             wanted = -(-shard.record_bytes // num_bytes) if self.compression == "none" else 1
             count = min(wanted, shard.num_examples)
             ends = [shard.num_examples * number // count for number in range(1, count + 1)]
@@ -179,39 +151,35 @@ class StoredElements:
         try:
             return read_manifest_file(self.root / self.folder / MANIFEST_NAME)
         except FileNotFoundError:
+            found = read_manifest(self.root).folder
             raise InputError(
-                "records-other-build",
-                root=self.root,
-                found=read_manifest(self.root).folder,
-                wanted=self.folder,
+                f"{self.root} holds build {found}, but the pipeline reads build {self.folder}: the dataset "
+                "was replaced and pruned; make the pipeline again"
             ) from None
 
-    def read(self, run: Run, start: int, stop: int) -> Iterator[tuple[int, Element]]:
-        """Yield the records from ``start`` to ``stop`` of the shard of a run, each with its number there.
+    def read(self, run: Run) -> Iterator[Element]:
+        """Yield the records of a run.
 
         Raises:
             RecordError: a record is damaged, or is not what the schema says.
             FormatError: the index of the shard is damaged.
         """
-        path, index = self.root / run.shard.path, _index(self.root, run.shard)
+        path, index, start = self.root / run.shard.path, _index(self.root, run.shard), run.start
         columns = Columns((*self.features, KEY_FEATURE) if self.has_keys else self.features)
         names = [feature.name for feature in self.features]
-        for _, records, _ in read_together(path, self.compression, index, np.arange(start, stop)):
+        for _, records, _ in read_together(path, self.compression, index, np.arange(start, run.stop)):
             try:
                 found = columns.parse_records(records)
             except UnparsedError as error:
                 record = start + error.row
                 raise RecordError(path, record, int(index.offsets[record]), str(error)) from None
-            numbers = range(start, start + len(records))
-            if self.has_keys:
-                keys = map(to_text, found[KEY_FEATURE.name])
-            else:
-                keys = map(number_key, range(run.first + start, run.first + start + len(records)))
+            numbers = range(run.first + start, run.first + start + len(records))
+            keys = map(to_text, found[KEY_FEATURE.name]) if self.has_keys else map(number_key, numbers)
             # a row of an array would keep the whole array in memory
             values = [found[name] if found[name].ndim == 1 else map(_copy, found[name]) for name in names]
             rows = zip(*values, strict=True) if values else repeat((), len(records))
-            for number, key, row in zip(numbers, keys, rows, strict=True):
-                yield number, (key, dict(zip(names, row, strict=True)))
+            for key, row in zip(keys, rows, strict=True):
+                yield key, dict(zip(names, row, strict=True))
             start += len(records)
 
 

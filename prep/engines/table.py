@@ -1,57 +1,53 @@
-"""The interface of an engine, the table of engines, and work on threads of this process."""
+"""What an engine is given, the choice of an engine, and calls on threads of this process."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
-from itertools import count
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Any, Literal, TypeAlias, cast
 
-from tfshards.prep.progress.lines import WorkProgress, Written
-from tfshards.prep.progress.threads import num_writers
-from tfshards.schemas import OptionsError
+from tfshards.prep.progress.lines import Meter, Written
+from tfshards.prep.progress.threads import STOPPED, num_writers
+from tfshards.schemas import OptionsError, TfshardsError
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.any_path import in_store
 
 EngineName: TypeAlias = Literal["local", "beam"]
 
-# Each module has ``find_run(arguments)``, which returns the function that does work with these arguments, or
-# raises OptionsError. It is imported when it is first used.
-_MODULES = {
-    "local": "tfshards.prep.engines.local",
-    "beam": "tfshards.prep.engines.beam",
-}
 # for the end of threads after Ctrl-C, of which one may wait for a job that continues elsewhere
 _END_SECONDS = 3
+# between two measurements, which may take a fiftieth of the time at most
+_MEASURE_SECONDS = 0.1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Work:
     """A function and the items with which an engine calls it.
 
     An engine calls it in any order, in any process, perhaps more than once. After a failure, or Ctrl-C, no
-    further call starts, and calls in this process end when they next report to the progress.
+    further call starts, and calls in this process end when they next use ``check_working(folder)``.
 
     Attributes:
         function: is picklable if the engine uses other processes, as are the items.
         items: what the function is called with.
-        progress: what shows the progress; its reporter is part of the function.
+        label: what the progress is labeled with.
         size: what the function writes for all items.
         folder: a folder of this build, which the workers of a distributed engine must see.
         sources: files and folders that they must see, too.
-        measure: returns what was written by finished calls; workers elsewhere cannot report to the progress.
+        measure: returns how many examples finished calls have written.
     """
 
     function: Callable[[Any], object]
     items: Sequence[object]
-    progress: WorkProgress
+    label: str
     size: Written
     folder: AnyPath
     sources: tuple[AnyPath, ...] = ()
-    measure: Callable[[], Written] = Written
+    measure: Callable[[], int]
 
 
 def find_run(name: EngineName | None, arguments: Sequence[str]) -> Callable[[Work], None]:
@@ -62,11 +58,18 @@ def find_run(name: EngineName | None, arguments: Sequence[str]) -> Callable[[Wor
     Raises:
         OptionsError: no engine has this name, or it does not accept the arguments.
     """
-    chosen = name or ("beam" if arguments else "local")
-    if chosen not in _MODULES:
-        known = " or ".join(map(repr, get_args(EngineName)))
-        raise OptionsError("engine-unknown", name=name, known=known)
-    found = import_module(_MODULES[chosen]).find_run(arguments)
+    if name not in (None, "local", "beam"):
+        raise OptionsError(f"engine={name!r} must be 'local' or 'beam'")
+    # imported when it is first used, since Beam takes a second
+    if is_distributed(name, arguments):
+        found = import_module("tfshards.prep.engines.beam").find_run(arguments)
+    elif arguments:
+        raise OptionsError(
+            f"engine='local' has no pipeline options: give engine='beam' beam_args={list(arguments)!r}, or "
+            "leave them out"
+        )
+    else:
+        found = import_module("tfshards.prep.engines.local").run
     return cast("Callable[[Work], None]", found)
 
 
@@ -81,16 +84,11 @@ def run_on_threads(work: Work, num_threads: int | None = None) -> None:
     Raises:
         Exception: the first failure.
     """
-    number = num_threads or num_writers(waits=in_store(work.folder) is not None)
-    share(work, [work.function] * number)
+    share(work, [work.function] * (num_threads or num_writers(waits=in_store(work.folder) is not None)))
 
 
 def share(
-    work: Work,
-    callers: Sequence[Callable[[Any], object]],
-    *,
-    end: Callable[[], None] | None = None,
-    measure: Callable[[], Written] | None = None,
+    work: Work, callers: Sequence[Callable[[Any], object]], *, end: Callable[[], object] = lambda: None
 ) -> None:
     """Let callers call the function, each in a thread of its own, with the next item when it is free.
 
@@ -98,20 +96,17 @@ def share(
         work: the work.
         callers: each calls the function with one item, in this process or in another one.
         end: ends the calls in other processes; it is called after a failure or Ctrl-C.
-        measure: returns the progress, which is by default what the calls report.
 
     Raises:
         BaseException: the first failure.
     """
     items, lock = iter(work.items), threading.Lock()
     failures: list[BaseException] = []
-    ended = count(1)
 
     def fail(error: BaseException) -> None:
         failures.append(error)
-        work.progress.reporter.stop()
-        if end is not None:
-            end()
+        STOPPED.add(work.folder)
+        end()
 
     def call_some(call: Callable[[Any], object]) -> None:
         try:
@@ -123,21 +118,35 @@ def share(
                 call(item)
         except BaseException as error:  # every failure must reach the main thread
             fail(error)
-        finally:
-            if next(ended) == len(callers):
-                work.progress.end()
 
+    STOPPED.discard(work.folder)
     # daemons, since one that waits for a device must not keep the process from ending
     threads = [threading.Thread(target=call_some, args=(call,), daemon=True) for call in callers]
     try:
         for thread in threads:
             thread.start()
-        work.progress.follow(measure)
+        _follow(threads, work)
     except BaseException as error:  # Ctrl-C, or the system refuses a thread
         fail(error)
         deadline = time.monotonic() + _END_SECONDS
         for thread in threads:
             if thread.ident is not None:
                 thread.join(max(0.0, deadline - time.monotonic()))
+    if not any(thread.is_alive() for thread in threads):
+        STOPPED.discard(work.folder)
     if failures:
         raise failures[0]
+
+
+def _follow(threads: Sequence[threading.Thread], work: Work) -> None:
+    """Show how much is done until the threads end."""
+    pause = _MEASURE_SECONDS
+    with Meter(work.label, work.size.num_examples, "examples") as meter:
+        while threads:
+            threads[0].join(pause)
+            threads = [thread for thread in threads if thread.is_alive()]
+            begun = time.monotonic()
+            # a store may be out of reach for a while
+            with suppress(OSError, TfshardsError):
+                meter.reach(work.measure())
+            pause = max(_MEASURE_SECONDS, 50 * (time.monotonic() - begun))

@@ -8,8 +8,7 @@ again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import apache_beam as beam
@@ -17,8 +16,9 @@ from apache_beam.internal import pickler
 from apache_beam.metrics import Metrics
 from apache_beam.transforms.window import GlobalWindows
 
-from tfshards.prep.engines.worker import check_versions, own_versions
+from tfshards.prep.engines.worker import check_worker, own_versions
 from tfshards.schemas import Manifest, OptionsError
+from tfshards.schemas.storage import AnyPath
 
 # of the metrics
 NAMESPACE = "tfshards"
@@ -36,11 +36,7 @@ class _Bundle(Protocol):
 
 
 class _Steps(Protocol[Task]):
-    """The steps of a build: ``plan``, ``balance`` and ``commit`` are single calls, others on all workers.
-
-    ``plan`` and ``balance`` return the first and the further tasks, ``write`` the bytes of a shard, and
-    ``rejects`` key, reason and detail of each input that a committed build rejected.
-    """
+    """The steps of ``WriteShards``, which describes them."""
 
     def bundle(self) -> _Bundle: ...
     def plan(self, descriptions: Iterable[tuple[object, ...]]) -> tuple[str, Iterable[Task]]: ...
@@ -60,7 +56,7 @@ def run_steps(elements: Collection, steps: _Steps[Any]) -> tuple[Collection, Col
         OptionsError: the elements are unbounded, so that they are never complete.
     """
     if not elements.is_bounded:
-        raise OptionsError("the elements are unbounded, so they are never complete || use a bounded source")
+        raise OptionsError("the elements are unbounded, so they are never complete; use a bounded source")
     # PCollection[element] -> [(b"", description)] -> [(b"", descriptions)] -> [(build, task or None)]
     # -> [(build, None)] -> [(build, Nones)] -> [(build, task or None)] -> ... -> [manifest]
     described = (
@@ -70,11 +66,7 @@ def run_steps(elements: Collection, steps: _Steps[Any]) -> tuple[Collection, Col
         | "WindowAll" >> beam.WindowInto(GlobalWindows())
     )
     # without an element, the runner would not call the steps, and the pipeline would succeed
-    mark = (
-        elements.pipeline
-        | "Begin" >> beam.Impulse()
-        | "Mark" >> beam.Map(_mark).with_output_types(_DESCRIBED)
-    )
+    mark = elements.pipeline | "Mark" >> beam.Create([(b"", None)]).with_output_types(_DESCRIBED)
     written = (
         (described, mark)
         | "WithMark" >> beam.Flatten()
@@ -93,10 +85,6 @@ def run_steps(elements: Collection, steps: _Steps[Any]) -> tuple[Collection, Col
 
 
 _DESCRIBED = tuple[bytes, Any]
-
-
-def _mark(start: bytes) -> tuple[bytes, None]:
-    return start, None
 
 
 def _plan(
@@ -157,15 +145,15 @@ class Checked(beam.DoFn):  # type: ignore[misc]
         content: what the function needs; it is pickled separately.
     """
 
-    def __init__(self, content: object, check: Callable[[], None] | None = None) -> None:
-        """Take the content, and what raises an error on an unfit worker, by default one of other versions."""
+    def __init__(self, content: object, paths: Sequence[AnyPath] = ()) -> None:
+        """Take the content, and what a worker must see."""
         super().__init__()
-        self._check = check or partial(check_versions, own_versions())
+        self._needed = own_versions(), paths
         self._packed = pickler.dumps(content)
 
     def setup(self) -> None:
         """Check the worker; runners call this once before the first element."""
-        self._check()
+        check_worker(*self._needed)
         self.content: Any = pickler.loads(self._packed)
 
 

@@ -1,4 +1,4 @@
-"""What workers in other processes need, which they check before their first item; how their errors return."""
+"""What workers of Beam need, which they check before their first item; how their errors return."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import re
 import secrets
 import sys
 from base64 import b64decode, b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from tfshards.prep.engines.table import Work
@@ -19,63 +18,40 @@ from tfshards.schemas import BuildError, TfshardsError
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.verbs import exists, first_entry, put
 
-# An error of a worker in what its engine reports; its encoding survives the quoting of Java and JSON.
-_MARK = re.compile(r"\[tfshards:([A-Za-z0-9+/=]+)\]")
-
-_REMEDY = (
-    "mount source and dataset on every worker under the same absolute paths, or, of a store, give every "
-    "worker its address and credentials"
-)
-
-
-@dataclass(frozen=True)
-class Requirements:
-    """What a worker needs to write the same bytes as any other.
-
-    Attributes:
-        versions: version of each package on which the bytes, or the pickled function, depend.
-        paths: files and folders that exist where the main process runs.
-    """
-
-    versions: Mapping[str, str]
-    paths: tuple[AnyPath, ...]
-
-    def check(self) -> None:
-        """Raise BuildError if this process does not meet the requirements."""
-        check_versions(self.versions)
-        for path in self.paths:
-            try:
-                why = "" if exists(path) else "it does not exist there"
-            except (OSError, TfshardsError) as error:
-                why = str(error)
-            if why:
-                fault = f"does not see {path} ({why}); {_REMEDY}"
-                raise BuildError("worker-unfit", node=platform.node(), fault=fault)
-
 
 @contextmanager
-def requirements_of(work: Work) -> Iterator[Requirements]:
-    """Yield the requirements of work that this process starts; its folder has a token until the end."""
+def needed_paths(work: Work) -> Iterator[tuple[AnyPath, ...]]:
+    """Yield files and folders that workers must see, with a token in the folder of the work until the end."""
     # another folder with the same path has no file with this name
     token = work.folder / f"token-{secrets.token_hex(8)}"
     put(token, b"")
     try:
-        yield Requirements(own_versions(), (token, *map(first_entry, work.sources)))
+        yield token, *map(first_entry, work.sources)
     finally:
         token.unlink(missing_ok=True)
 
 
-def check_versions(needed: Mapping[str, str]) -> None:
-    """Raise BuildError if this process has other versions than the main process (see ``own_versions``)."""
+def check_worker(versions: Mapping[str, str], paths: Sequence[AnyPath]) -> None:
+    """Raise BuildError if this process has other versions than the main process, or does not see paths."""
     own = own_versions()
-    for name, number in needed.items():
+    for name, number in versions.items():
         if own.get(name) != number:
-            listed = ", ".join(" ".join(each) for each in needed.items())
-            fault = (
-                f"has {name} {own.get(name, 'not at all')}, but the command runs with {number}; give "
-                f"every worker the same versions: {listed}"
+            listed = ", ".join(f"{package} {release}" for package, release in versions.items())
+            raise BuildError(
+                f"a worker on {platform.node()} has {name} {own.get(name, 'not at all')}, but the command "
+                f"runs with {number}; give every worker the same versions: {listed}"
             )
-            raise BuildError("worker-unfit", node=platform.node(), fault=fault)
+    for path in paths:
+        try:
+            why = "" if exists(path) else "it does not exist there"
+        except (OSError, TfshardsError) as error:
+            why = str(error)
+        if why:
+            raise BuildError(
+                f"a worker on {platform.node()} does not see {path} ({why}); mount source and dataset on "
+                "every worker under the same absolute paths, or, of a store, give every worker its address "
+                "and credentials"
+            )
 
 
 def own_versions() -> dict[str, str]:
@@ -89,6 +65,10 @@ def own_versions() -> dict[str, str]:
     return {"Python": python, "tfshards": own, **decoder_versions()}
 
 
+# An error of a worker in what an engine reports; the encoding survives the quoting of Java and JSON.
+_MARK = re.compile(r"\[tfshards:([A-Za-z0-9+/=]+)\]")
+
+
 @contextmanager
 def marking_errors() -> Iterator[None]:
     """Raise an error again as one whose text has all of it, which is what engines report of an error.
@@ -98,36 +78,29 @@ def marking_errors() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        content: list[object]
+        content: list[object] = ["BuildError", vars(BuildError(f"{type(error).__name__}: {error}"))]
         if isinstance(error, TfshardsError):
             content = [type(error).__name__, vars(error)]
         elif isinstance(error, OSError):
             content = ["OSError", error.errno, error.strerror, error.filename]
-        else:
-            unexpected = BuildError("build-failed", text=f"{type(error).__name__}: {error}")
-            content = ["BuildError", vars(unexpected)]
         mark = b64encode(json.dumps(content, default=str).encode()).decode()
         raise RuntimeError(f"{error} [tfshards:{mark}]") from error
 
 
 def marked_error(failure: BaseException) -> Exception | None:
-    """Return the error of a worker in the error of an engine, with its class and code, if there is one."""
+    """Return the error of a worker in the error of an engine, if there is one."""
     try:
         kind, *content = json.loads(b64decode(_MARK.findall(str(failure))[-1]))
         if kind == "OSError":
             return OSError(*content)
+        kinds = [TfshardsError]
+        for each in kinds:
+            kinds += each.__subclasses__()
+        found = next((each for each in kinds if each.__name__ == kind), BuildError)
         # classes differ in the arguments of their constructors
-        error_class = _error_class(kind)
-        error = error_class.__new__(error_class)
+        error = found.__new__(found)
         vars(error).update(*content)
         str(error)
         return error
     except (IndexError, ValueError, TypeError, KeyError, AttributeError):
         return None
-
-
-def _error_class(name: str) -> type[TfshardsError]:
-    classes = [TfshardsError]
-    for each in classes:
-        classes += each.__subclasses__()
-    return next((each for each in classes if each.__name__ == name), BuildError)

@@ -1,1 +1,1 @@
-"""Datasets in the formats of other tools, which are read without tfshards: one file per format."""
+"""Write the examples of a dataset in the formats of other tools, one file per format."""

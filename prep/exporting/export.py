@@ -1,54 +1,64 @@
 """Export a dataset to the format of another tool: each shard becomes one part, written in parallel.
 
-exported/photos/.export.json       the first file: what is exported, since nothing else is written here
-exported/photos/.staged-1f0c…/     only while parts are written: files that have no name yet
-exported/photos/data/….parquet     a part gets its name when it is complete, and is kept from then on
-exported/photos/labels.txt         the class names
+exported/photos/.export/3f9a2c1b    the first file: its name is a hash of what is exported
+exported/photos/.export/….json      the size and the checksum of each finished part
+exported/photos/data/….parquet      a part gets its name when it is complete
+exported/photos/labels.txt          the class names, in label order
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import secrets
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from itertools import accumulate
+from pathlib import Path
+from typing import Literal, NamedTuple, get_args
+
+import google_crc32c
 
 from tfshards.prep.building.output import existing_folder
 from tfshards.prep.building.write import run_work
 from tfshards.prep.engines.table import EngineName, Work, find_run
-from tfshards.prep.exporting.format import Format, Part
-from tfshards.prep.exporting.parquet import Parquet
-from tfshards.prep.exporting.webdataset import WebDataset
-from tfshards.prep.progress.lines import (
-    Log,
-    WorkProgress,
-    Written,
-    report_line,
-    report_warning,
-    takes_log,
-    to_stderr,
-)
+from tfshards.prep.exporting import parquet, webdataset
+from tfshards.prep.exporting.examples import read_groups
+from tfshards.prep.progress.lines import Meter, Written, report_line, report_warning
+from tfshards.prep.progress.threads import Tick, check_working, in_threads
 from tfshards.prep.records.dataset_files import check_outside_datasets
 from tfshards.prep.records.values import selected
-from tfshards.prep.sources.staging_folder import remove_staged, staged_folder, staged_folders
 from tfshards.prep.views.files import LABELS_NAME, labels_text
-from tfshards.schemas import FormatError, InputError, Manifest, OptionsError, Schema, read_manifest
+from tfshards.schemas import (
+    FormatError,
+    InputError,
+    Manifest,
+    OptionsError,
+    Schema,
+    Shard,
+    read_manifest,
+)
+from tfshards.schemas.compression import Compression
 from tfshards.schemas.coordinates import coordinates_of
 from tfshards.schemas.errors import check_strings, counted, size
 from tfshards.schemas.json_reader import Json, as_json, load_json
-from tfshards.schemas.storage import any_path
+from tfshards.schemas.names import id_of
+from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.any_path import local_path
 from tfshards.schemas.storage.locking import LOCK_NAME, locked
 from tfshards.schemas.storage.untrusted import LISTS, read_whole
-from tfshards.schemas.storage.verbs import put, sync
+from tfshards.schemas.storage.verbs import make_folder, put, sync
 
-# in the order of the help
-FORMATS: Mapping[str, type[Format]] = {each.name: each for each in (WebDataset, Parquet)}
-RECORD_NAME = ".export.json"
+FormatName = Literal["webdataset", "parquet"]
+# each has the paths of its parts, what it cannot hold, and what writes a part
+_FORMATS = {"webdataset": webdataset, "parquet": parquet}
+_WORK_NAME = ".export"
+_UNFINISHED = re.compile(r".+[.-][0-9a-f]{16}")
 
 
 @dataclass(frozen=True, repr=False)
@@ -83,48 +93,106 @@ class Export:
         return found
 
 
-@takes_log
+class Part(NamedTuple):
+    """A part: its path in the directory, its shard, and the number of its first example in the split."""
+
+    path: str
+    shard: Shard
+    first: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What a worker needs to write any part; it is sent to every worker.
+
+    Attributes:
+        root: the dataset.
+        directory: the folder of the export.
+        to: the format.
+        schema: the features that are exported.
+        binary: features whose byte strings are stored as bytes instead of text.
+    """
+
+    root: AnyPath
+    directory: Path
+    to: str
+    schema: Schema
+    binary: frozenset[str]
+    compression: Compression
+
+    @property
+    def work(self) -> Path:
+        """The folder of records and of unfinished files."""
+        return self.directory / _WORK_NAME
+
+    def done_path(self, part: Part) -> Path:
+        """Return the path of the record of a finished part."""
+        return self.work / f"{part.path.rpartition('/')[2]}.json"
+
+    def is_finished(self, part: Part, tick: Tick = lambda _: None) -> bool:
+        """Return whether a part is as it was written, by its size and its checksum."""
+        with suppress(OSError, ValueError):
+            recorded = load_json(read_whole(self.done_path(part), LISTS))
+            return bool(recorded == _stamp(self.directory / part.path, tick))
+        return False
+
+    def write(self, part: Part) -> None:
+        """Write one part, which gets its name when it is complete, and record it."""
+        # a runner that starts its job again after a failure repeats every task
+        if self.is_finished(part):
+            return
+        path = self.directory / part.path
+        unfinished = self.work / f"{path.name}.{secrets.token_hex(8)}"
+        check = partial(check_working, self.work)
+        groups = read_groups(self.root, part.shard, self.compression, self.schema, self.binary, check)
+        _FORMATS[self.to].write(unfinished, self.schema, self.binary, groups, part.first)
+        done = _stamp(unfinished)
+        sync(unfinished)
+        make_folder(path.parent)
+        unfinished.replace(path)
+        put(self.done_path(part), json.dumps(done).encode("ascii"), self.work)
+
+
 def export(
     dataset: str | os.PathLike[str],
     directory: str | os.PathLike[str],
     *,
-    to: str,
+    to: FormatName,
     select: Sequence[str] | None = None,
     as_bytes: Sequence[str] = (),
     engine: EngineName | None = None,
     beam_args: Sequence[str] = (),
-    log: Log = to_stderr,
 ) -> Export:
-    """Export a dataset to the format of another tool.
+    """Write the examples of a dataset in the format of another tool.
 
-    Each shard becomes one part, and an engine writes several at the same time. The file of a part gets its
-    name when it is complete. A killed export resumes when it is called again with the same arguments: it
-    keeps the parts that exist, and ends with the same bytes.
-
-    Byte strings are exported as text. One that is not UTF-8 ends the export, unless ``as_bytes`` names its
-    feature. Class names are also in ``labels.txt``, in label order.
+    Each shard becomes one part, and an engine writes several at the same time. The same call resumes a
+    killed export: it keeps the finished parts whose checksums match, and ends with the same bytes. Class
+    names are also in ``labels.txt``, in label order.
 
     Args:
         dataset: folder of the dataset, or its URL.
-        directory: a new or empty local directory, or the one of an unfinished export to resume.
-        to: ``"webdataset"`` or ``"parquet"``.
+        directory: a new or empty local folder, or the one of an unfinished export to resume.
+        to: format: webdataset (tar files) or parquet (for Hugging Face datasets).
         select: names of the features to export; by default all.
-        as_bytes: names of features whose byte strings are not text.
-        engine: engine that writes the parts, as for ``build``; its workers must see ``directory``.
-        beam_args: Apache Beam's pipeline options, as for ``build``.
-        log: receives status lines.
+        as_bytes: names of features whose byte strings are not text; others must be UTF-8.
+        engine: engine that writes the parts, as for build; its workers must see the directory.
+        beam_args: pipeline options of Apache Beam, as for build.
+
+    Returns:
+        An Export, which lists the files.
 
     Raises:
         OptionsError: an argument is invalid.
-        FormatError: the format cannot hold a feature of the dataset; the error lists all of them.
+        FormatError: the format cannot hold a feature of the dataset, and the error lists all of them; or an
+            index is damaged.
         InputError: ``dataset`` is not a dataset, ``directory`` holds something else, the records differ
             from the manifest, or a byte string is not text.
         RecordError: a record is damaged.
         BuildError: a worker failed; the same call resumes.
     """
     run = find_run(engine, beam_args)
-    if to not in FORMATS:
-        raise OptionsError("export-format-unknown", to=to, names=[*FORMATS])
+    if to not in _FORMATS:
+        raise OptionsError(f"to={to!r} must be one of {', '.join(get_args(FormatName))}")
     root, folder = any_path(dataset), local_path(directory)
     manifest = read_manifest(root)
     features = selected(manifest.schema, select)
@@ -132,17 +200,11 @@ def export(
     schema = Schema(features, manifest.schema.class_names if has_labels else ())
     check_strings("as_bytes", as_bytes)
     texts = [feature.name for feature in features if feature.is_text]
-    for name in as_bytes:
-        if name not in texts:
-            raise OptionsError("as-bytes-unknown", name=name, names=texts)
-    chosen = FORMATS[to](
-        root=root,
-        directory=folder,
-        manifest=replace(manifest, splits={}),
-        schema=schema,
-        binary=frozenset(as_bytes),
-    )
-    if problems := chosen.problems(manifest.splits):
+    if others := [name for name in as_bytes if name not in texts]:
+        raise OptionsError(
+            f"as_bytes={others[0]!r} is not a feature of byte strings; these are {', '.join(texts) or 'none'}"
+        )
+    if problems := _FORMATS[to].problems(schema, as_bytes, manifest.splits):
         raise FormatError(
             f"to={to!r} cannot hold all of {root}; name the features to export with select=, or choose "
             "another format",
@@ -152,75 +214,100 @@ def export(
         typed = shlex.quote(f"{name}={found}")
         report_line(f"{name!r} refers to the exported image: --column {typed} builds it again")
     check_outside_datasets(folder, "name a folder for the export")
-    parts = [*_parts(manifest, chosen)]
+    task = Task(
+        root=root,
+        directory=folder,
+        to=to,
+        schema=schema,
+        binary=frozenset(as_bytes),
+        compression=manifest.compression,
+    )
+    parts = [*_parts(manifest, to)]
     with existing_folder(folder), locked(folder) as note:
         report_warning(*filter(None, [note]))
-        _claim(chosen)
-        files = [*(part.path for part in parts), *([LABELS_NAME] if schema.class_names else [])]
-        folders = {(folder / path).parent for path in files} | {folder}
-        missing = [part for part in parts if not (folder / part.path).exists()]
-        if missing or not (folder / files[-1]).exists():
-            with staged_folder(folder) as work:
-                _write(replace(chosen, work=folder / work.name), missing, run)
-                # before the record of the staged files is removed
-                sync(*folders)
+        _claim(task, manifest)
+        missing = _missing(task, parts)
+        for part in missing:
+            task.done_path(part).unlink(missing_ok=True)
+        if missing:
+            _write(task, missing, run)
         else:
             report_line(f"{folder} holds this export already")
-            # what a killed run has named
-            sync(*folders)
+        if schema.class_names:
+            put(folder / LABELS_NAME, labels_text(schema.class_names).encode("utf-8"), task.work)
+        files = [*(part.path for part in parts), *([LABELS_NAME] if schema.class_names else [])]
+        # also what a killed run has named
+        sync(*{(folder / path).parent for path in files}, task.work, folder)
         sizes = {path: (folder / path).stat().st_size for path in files}
     return Export(str(folder), to, manifest.num_examples, sizes, len(parts) - len(missing), len(parts))
 
 
-def _claim(chosen: Format) -> None:
-    """Make an empty directory that of this export, or check that it is."""
-    record: dict[str, Json] = {
-        "to": chosen.name,
-        "release": version(chosen.package) if chosen.package else "",
-        "name": chosen.manifest.name,
-        "build_id": chosen.manifest.build_id,
-        "schema": chosen.schema.to_json(),
-        "as_bytes": [*sorted(chosen.binary)],
-    }
-    directory, path = chosen.directory, chosen.directory / RECORD_NAME
-    if not path.is_file():
-        if {*os.listdir(directory)} - {LOCK_NAME, *(each.name for each in staged_folders(directory))}:
-            raise InputError("export-not-empty", directory=directory)
-        with staged_folder(directory) as work:
-            put(path, json.dumps(record, indent=1).encode("ascii"), work)
-            sync(directory)
-    found: Json = None
-    with suppress(ValueError):
-        found = load_json(read_whole(path, LISTS))
-    held = found if isinstance(found, dict) else {}
-    if names := [name for name, value in record.items() if held.get(name) != value]:
-        raise InputError("export-other", directory=directory, names=names)
-    remove_staged(directory)
-
-
-def _write(chosen: Format, parts: Sequence[Part], run: Callable[[Work], None]) -> None:
-    """Write parts, and the class names."""
-    folder, whole = chosen.directory, _written(parts)
-    progress = WorkProgress("export", whole.num_examples)
-    work = Work(
-        replace(chosen, reporter=progress.reporter).write_part,
-        parts,
-        progress,
-        size=whole,
-        folder=chosen.work,
-        sources=(chosen.root,),
-        measure=lambda: _written([part for part in parts if (folder / part.path).exists()]),
-    )
-    run_work(run, work, folder)
-    if chosen.schema.class_names:
-        put(folder / LABELS_NAME, labels_text(chosen.schema.class_names).encode("utf-8"), chosen.work)
-
-
-def _parts(manifest: Manifest, chosen: Format) -> Iterator[Part]:
+def _parts(manifest: Manifest, to: str) -> Iterator[Part]:
     for name, split in manifest.splits.items():
         firsts = accumulate((shard.num_examples for shard in split.shards), initial=0)
         for number, (shard, first) in enumerate(zip(split.shards, firsts, strict=False)):
-            yield Part(chosen.path(name, number, len(split.shards)), shard, first)
+            path = _FORMATS[to].path(manifest.name, name, number, len(split.shards))
+            yield Part(path, shard, first)
+
+
+def _claim(task: Task, manifest: Manifest) -> None:
+    """Mark an empty folder as that of this export, or check that it is; remove unfinished files.
+
+    Raises:
+        InputError: it holds something else.
+    """
+    release = version("pyarrow") if task.to == "parquet" else ""
+    exported = task.to, release, manifest.name, manifest.build_id, as_json(task.schema), sorted(task.binary)
+    mark, directory = id_of(json.dumps(exported)), task.directory
+    is_folder = task.work.is_dir() and not task.work.is_symlink()
+    inside = os.listdir(task.work) if is_folder else []
+    if not inside:
+        if {*os.listdir(directory)} - {LOCK_NAME, *([_WORK_NAME] if is_folder else [])}:
+            raise InputError(f"{directory} is not empty and holds no export; give a new directory=")
+        make_folder(task.work)
+        (task.work / mark).touch()
+        sync(task.work, directory)
+    elif mark not in inside:
+        raise InputError(
+            f"{directory} holds another export: of another dataset, with other options, or by another "
+            "release of pyarrow; remove it, or give a new directory="
+        )
+    for name in inside:
+        if _UNFINISHED.fullmatch(name):
+            (task.work / name).unlink()
+
+
+def _missing(task: Task, parts: Sequence[Part]) -> list[Part]:
+    """Return the parts that are not finished, or no longer as they were written."""
+    recorded = {*os.listdir(task.work)}
+    begun = [part for part in parts if task.done_path(part).name in recorded]
+    with Meter("compare", sum(part.shard.num_bytes for part in begun)) as meter:
+        are_kept = in_threads(task.is_finished, begun, meter.add)
+    kept = {part.path for part, is_kept in zip(begun, are_kept, strict=True) if is_kept}
+    return [part for part in parts if part.path not in kept]
+
+
+def _write(task: Task, parts: Sequence[Part], run: Callable[[Work], None]) -> None:
+    work = Work(
+        function=task.write,
+        items=parts,
+        label="export",
+        size=_written(parts),
+        folder=task.work,
+        sources=(task.root,),
+        measure=lambda: sum(part.shard.num_examples for part in parts if task.done_path(part).exists()),
+    )
+    run_work(run, work, task.directory)
+
+
+def _stamp(path: Path, tick: Tick = lambda _: None) -> list[int]:
+    """Return the size and the CRC-32C of a file; a digest would take a fifth of the time of an export."""
+    num_bytes = crc = 0
+    with path.open("rb", buffering=0) as file:
+        while block := file.read(1 << 20):
+            num_bytes, crc = num_bytes + len(block), google_crc32c.extend(crc, block)
+            tick(len(block))
+    return [num_bytes, crc]
 
 
 def _written(parts: Sequence[Part]) -> Written:

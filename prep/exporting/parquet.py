@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.prep.exporting.format import Column, Examples, Format
-from tfshards.schemas import Feature, Problem
+from tfshards.prep.exporting.examples import Column, Group
+from tfshards.schemas import Feature, Problem, Schema
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.schema import UNCOMMON_DTYPES
 
@@ -30,62 +30,63 @@ if TYPE_CHECKING:
     Type: TypeAlias = pa.DataType
 
 
-class Parquet(Format):
-    """Parquet files, which each hold the examples of one shard."""
+def path(name: str, split: str, number: int, total: int) -> str:
+    """Return the path in the directory of one of ``total`` parts; the dataset's ``name`` is not in it."""
+    return f"data/{_split_name(split)}-{number:05d}-of-{total:05d}.parquet"
 
-    name = "parquet"
-    text = "Parquet files for Hugging Face datasets"
-    package = "pyarrow"
 
-    def path(self, split: str, number: int, total: int) -> str:
-        """Return the path in the directory of a part, given its split, and its number among ``total``."""
-        return f"data/{_split_name(split)}-{number:05d}-of-{total:05d}.parquet"
+def problems(schema: Schema, binary: Collection[str], splits: Collection[str]) -> list[Problem]:
+    """Return what Parquet, or ``datasets``, cannot hold of a dataset."""
+    found = [
+        Problem(each.name, f"is {each.dtype}, which Parquet does not have")
+        for each in schema.features
+        if each.dtype in UNCOMMON_DTYPES and not each.is_encoded
+    ]
+    names = Counter(map(_split_name, splits))
+    for split in splits:
+        if names[_split_name(split)] > 1:
+            both = f"and another split are both {_split_name(split)!r}"
+            found.append(Problem(f"splits.{split}", f"{both} for datasets, which has no '-' in names"))
+    return found
 
-    def problems(self, splits: Collection[str]) -> list[Problem]:
-        """Return what the format cannot hold of a dataset with these splits."""
-        problems = self.dtype_problems(UNCOMMON_DTYPES, ", which Parquet does not have")
-        names = Counter(map(_split_name, splits))
-        for split in splits:
-            if names[_split_name(split)] > 1:
-                both = f"and another split are both {_split_name(split)!r}"
-                problems.append(Problem(f"splits.{split}", f"{both} for datasets, which has no '-' in names"))
-        return problems
 
-    def write(self, path: Path, groups: Iterator[Examples]) -> None:
-        """Write examples to a new file, each group of them as a row group."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
+def write(file: Path, schema: Schema, binary: Collection[str], groups: Iterator[Group], first: int) -> None:
+    """Write examples to a new file, each group of them as a row group; they do not hold their numbers."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
-        features = self.schema.features
-        types = {feature.name: self._types(feature) for feature in features}
-        described = {name: description for name, (_, description) in types.items()}
-        metadata = {"huggingface": json.dumps({"info": {"features": described}})}
-        schema = pa.schema([(name, arrow) for name, (arrow, _) in types.items()], metadata)
-        # nearly every encoded image is different
-        plain = [feature.name for feature in features if not feature.is_encoded]
-        with pq.ParquetWriter(path, schema, use_dictionary=plain, write_statistics=plain) as writer:
-            for group in groups:
-                columns = [_column(each, types[each.name][0], group.columns[each.name]) for each in features]
-                writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+    types = {feature.name: _types(feature, schema, binary) for feature in schema.features}
+    described = {name: description for name, (_, description) in types.items()}
+    metadata = {"huggingface": json.dumps({"info": {"features": described}})}
+    arrow = pa.schema([(name, each) for name, (each, _) in types.items()], metadata)
+    # nearly every encoded image is different
+    plain = [feature.name for feature in schema.features if not feature.is_encoded]
+    with pq.ParquetWriter(file, arrow, use_dictionary=plain, write_statistics=plain) as writer:
+        for group in groups:
+            columns = [
+                _column(each, types[each.name][0], group.columns[each.name]) for each in schema.features
+            ]
+            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=arrow))
 
-    def _types(self, feature: Feature) -> tuple[Type, Json]:
-        """Return the Arrow type of a feature, and its description as ``Features.to_dict`` returns it."""
-        import pyarrow as pa
 
-        if feature.is_encoded:
-            return pa.struct([("bytes", pa.binary()), ("path", pa.string())]), {"_type": "Image"}
-        if feature.is_label and feature.shape == () and self.schema.class_names:
-            # -1 means no class
-            return pa.int64(), {"names": list(self.schema.class_names), "_type": "ClassLabel"}
-        if feature.is_text:
-            arrow = pa.binary() if feature.name in self.binary else pa.string()
-        else:
-            arrow = pa.from_numpy_dtype(np.dtype(feature.dtype))
-        described: Json = {"dtype": str(arrow).replace("halffloat", "float16"), "_type": "Value"}
-        for dim in reversed(feature.shape):
-            arrow = pa.list_(arrow, dim or -1)
-            described = {"feature": described, "length": dim or -1, "_type": "Sequence"}
-        return arrow, described
+def _types(feature: Feature, schema: Schema, binary: Collection[str]) -> tuple[Type, Json]:
+    """Return the Arrow type of a feature, and its description as ``Features.to_dict`` returns it."""
+    import pyarrow as pa
+
+    if feature.is_encoded:
+        return pa.struct([("bytes", pa.binary()), ("path", pa.string())]), {"_type": "Image"}
+    if feature.is_label and feature.shape == () and schema.class_names:
+        # -1 means no class
+        return pa.int64(), {"names": list(schema.class_names), "_type": "ClassLabel"}
+    if feature.is_text:
+        arrow = pa.binary() if feature.name in binary else pa.string()
+    else:
+        arrow = pa.from_numpy_dtype(np.dtype(feature.dtype))
+    described: Json = {"dtype": str(arrow).replace("halffloat", "float16"), "_type": "Value"}
+    for dim in reversed(feature.shape):
+        arrow = pa.list_(arrow, dim or -1)
+        described = {"feature": described, "length": dim or -1, "_type": "Sequence"}
+    return arrow, described
 
 
 def _split_name(name: str) -> str:

@@ -19,69 +19,73 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.prep.exporting.format import Examples, Format
+from tfshards.prep.exporting.examples import Group
 from tfshards.prep.imaging.formats import HEAD_BYTES, format_of
-from tfshards.schemas import Feature, Problem, pixel_files
+from tfshards.schemas import Feature, Problem, Schema, pixel_files
 
 
-class WebDataset(Format):
-    """Tar files, which each hold the examples of one shard."""
+def path(name: str, split: str, number: int, total: int) -> str:
+    """Return the path in the directory of one of ``total`` parts of a dataset."""
+    return f"{name}-{split}-{number:06d}.tar"
 
-    name = "webdataset"
-    text = "tar files for WebDataset"
 
-    def path(self, split: str, number: int, total: int) -> str:
-        """Return the path in the directory of a part, given its split, and its number among ``total``."""
-        return f"{self.manifest.name}-{split}-{number:06d}.tar"
+def problems(schema: Schema, binary: Collection[str], splits: Collection[str]) -> list[Problem]:
+    """Return what WebDataset cannot hold of a dataset."""
+    found = []
+    members = {feature.name: member or "png" for feature, member, _ in _files(schema, binary)}
+    counts = Counter(members.values())
+    for name, member in members.items():
+        if schema[name].dtype == "bfloat16" and not schema[name].is_encoded:
+            found.append(Problem(name, "is bfloat16: it has a dtype that NumPy files do not have"))
+        if name in binary and schema[name].shape != ():
+            found.append(Problem(name, "is a list of byte strings, which is exported only as text"))
+        if counts[member] > 1:
+            found.append(Problem(name, f"has the same file name as another feature, {member!r}"))
+    return found
 
-    def problems(self, splits: Collection[str]) -> list[Problem]:
-        """Return what the format cannot hold of a dataset with these splits."""
-        problems = self.dtype_problems(["bfloat16"], ": it has a dtype that NumPy files do not have")
-        members = {feature.name: member or "png" for feature, member, _ in self._files()}
-        counts = Counter(members.values())
-        for name, member in members.items():
-            if name in self.binary and self.schema[name].shape != ():
-                problems.append(Problem(name, "is a list of byte strings, which is exported only as text"))
-            if counts[member] > 1:
-                problems.append(Problem(name, f"has the same file name as another feature, {member!r}"))
-        return problems
 
-    def write(self, path: Path, groups: Iterator[Examples]) -> None:
-        """Write examples to a new file."""
-        files = [*self._files()]
-        # GNU's format allows long names, and writes short ones as all formats do
-        with tarfile.open(path, "w", format=tarfile.GNU_FORMAT) as tar:
-            for group in groups:
-                for row in range(group.num_examples):
-                    for feature, member, encode in files:
-                        content = encode(group.columns[feature.name][row])
-                        suffix = _suffix_of(content) if feature.is_encoded else ""
-                        header = tarfile.TarInfo(f"{group.first + row:09d}.{member}{suffix}")
-                        # no time and no owner, so that equal examples are equal bytes
-                        header.size, header.mode = len(content), 0o644
-                        tar.addfile(header, io.BytesIO(content))
+def write(file: Path, schema: Schema, binary: Collection[str], groups: Iterator[Group], first: int) -> None:
+    """Write examples to a new file; ``first`` is the number of the first one in its split."""
+    files = [*_files(schema, binary)]
+    with file.open("xb") as tar:
+        for group in groups:
+            for row in range(group.num_examples):
+                for feature, member, encode in files:
+                    content = encode(group.columns[feature.name][row])
+                    suffix = _suffix_of(content) if feature.is_encoded else ""
+                    header = tarfile.TarInfo(f"{first + group.first + row:09d}.{member}{suffix}")
+                    # no time and no owner, so that equal examples are equal bytes
+                    header.size, header.mode = len(content), 0o644
+                    # GNU's format allows long names, and writes short ones as all formats do
+                    tar.write(header.tobuf(tarfile.GNU_FORMAT))
+                    tar.write(content)
+                    tar.write(bytes(-len(content) % tarfile.BLOCKSIZE))
+        # two empty blocks, and as many as fill a record
+        end = tar.tell() + 2 * tarfile.BLOCKSIZE
+        tar.write(bytes(2 * tarfile.BLOCKSIZE + -end % tarfile.RECORDSIZE))
 
-    def _files(self) -> Iterator[tuple[Feature, str, Callable[[Any], bytes]]]:
-        """Yield each feature, what follows the number in the names of its files, and what encodes a value.
 
-        The names of images end with the suffix of their content.
-        """
-        first_image = next((each for each in self.schema.features if each.is_image), None)
-        for feature in self.schema.features:
-            name = re.sub(r"[^a-z0-9_-]", "_", feature.name.lower())
-            if feature.is_encoded:
-                yield feature, "" if feature is first_image else f"{name}.", bytes
-            elif feature is self.schema.label:
-                # -1 means no class
-                yield feature, "cls", lambda label: str(label).encode("ascii")
-            elif not feature.is_text:
-                yield feature, f"{name}.npy", _npy
-            elif feature.shape != ():
-                yield feature, f"{name}.json", lambda texts: json.dumps(texts, ensure_ascii=False).encode()
-            elif feature.name == "key":
-                yield feature, "key", _bytes
-            else:
-                yield feature, f"{name}.bin" if feature.name in self.binary else f"{name}.txt", _bytes
+def _files(schema: Schema, binary: Collection[str]) -> Iterator[tuple[Feature, str, Callable[[Any], bytes]]]:
+    """Yield each feature, what follows the number in the names of its files, and what encodes a value.
+
+    The names of images end with the suffix of their content.
+    """
+    first_image = next((each for each in schema.features if each.is_image), None)
+    for feature in schema.features:
+        name = re.sub(r"[^a-z0-9_-]", "_", feature.name.lower())
+        if feature.is_encoded:
+            yield feature, "" if feature is first_image else f"{name}.", bytes
+        elif feature is schema.label:
+            # -1 means no class
+            yield feature, "cls", lambda label: str(label).encode("ascii")
+        elif not feature.is_text:
+            yield feature, f"{name}.npy", _npy
+        elif feature.shape != ():
+            yield feature, f"{name}.json", lambda texts: json.dumps(texts, ensure_ascii=False).encode()
+        elif feature.name == "key":
+            yield feature, "key", _bytes
+        else:
+            yield feature, f"{name}.bin" if feature.name in binary else f"{name}.txt", _bytes
 
 
 def _bytes(value: str | bytes) -> bytes:

@@ -95,7 +95,8 @@ def _with_channels(picture: Image.Image, options: ImageOptions, note: Callable[[
     elif picture.mode == "P":
         note("palette to RGB")
     if has_alpha:
-        picture = picture.convert("RGBA")
+        # Pillow would copy one that is RGBA already
+        picture = picture if picture.mode == "RGBA" else picture.convert("RGBA")
         if options.keeps_alpha:
             return picture
         note("alpha over white")

@@ -2,67 +2,28 @@
 
 from __future__ import annotations
 
-import re
 from enum import Enum
 from typing import NamedTuple
 
 
 class Reason(str, Enum):
-    """A reason; its value is what a rejects file and a manifest hold.
-
-    Attributes:
-        meaning: the condition, for the documentation.
-    """
-
-    def __new__(cls, value: str, meaning: str) -> Reason:
-        """Return the member with its meaning."""
-        reason = str.__new__(cls, value)
-        reason._value_ = value
-        reason.meaning = meaning
-        return reason
+    """Why an input is rejected: what a rejects file and a manifest hold, and docs/reference.md explains."""
 
     __hash__ = str.__hash__
     __str__ = str.__str__
-    meaning: str
 
-    def __format__(self, spec: str) -> str:
-        """Return the value."""
-        return format(str(self), spec)
-
-    EMPTY = "empty", "no bytes"
-    UNREADABLE = "unreadable", "not an image of a known format"
-    DAMAGED = "damaged", "truncated, broken, or with more or fewer pixels than its header says"
-    TOO_LARGE = (
-        "too large",
-        "above `--max-pixels` (89,000,000), 1 GiB, 10,000 frames, 100 scans of a progressive "
-        "JPEG, or a side above 1,000,000",
-    )
-    ANIMATED = "animated", "several frames or pages, without `--animation first`"
-    UNSUPPORTED = (
-        "unsupported",
-        "no rule says what its values mean, an image has no place for them (bands, bits, signs), or the "
-        "package that reads it is not installed",
-    )
-    MISMATCH = (
-        "mismatch",
-        "a mask has another size than its image, or may belong to it before or after it is turned upright",
-    )
-    BOXES = (
-        "boxes do not fit",
-        "the stated size is another one than the image has, or nothing shows whether its boxes "
-        "refer to the upright image",
-    )
-    ANNOTATION = (
-        "invalid annotation",
-        "COCO or YOLO annotates it with an unknown class, a box of three numbers or the like",
-    )
-    OUTSIDE = (
-        "box outside",
-        "a box or keypoint has NaN, an infinite number or a negative width or height, or is outside of its "
-        "image, without `--outside-boxes clip` or `keep`",
-    )
-    MISSING = "missing", "a table names a file that does not exist, or an image has no mask"
-    DUPLICATE = "duplicate", "`--duplicates drop`; not counted against the limit"
+    EMPTY = "empty"
+    UNREADABLE = "unreadable"
+    DAMAGED = "damaged"
+    TOO_LARGE = "too large"
+    ANIMATED = "animated"
+    UNSUPPORTED = "unsupported"
+    MISMATCH = "mismatch"
+    BOXES = "boxes do not fit"
+    ANNOTATION = "invalid annotation"
+    OUTSIDE = "box outside"
+    MISSING = "missing"
+    DUPLICATE = "duplicate"
 
 
 class Loss(NamedTuple):
@@ -105,11 +66,3 @@ LOSSES = (
         "no option applies it: convert images that are not sRGB before the build",
     ),
 )
-
-
-def remedies() -> dict[str, str]:
-    """Return the remedy of each lossy conversion, with the flags of the command line."""
-    return {loss.conversion: _PARAMETER.sub(r"--\1 \3", loss.remedy) for loss in LOSSES}
-
-
-_PARAMETER = re.compile(r"\b([a-z]+)=('?)(\w+)\2")

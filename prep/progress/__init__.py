@@ -1,1 +1,1 @@
-"""What a command reports: status lines, warnings, progress; and threads that report, with their limit."""
+"""Report status lines, warnings and progress; run threads within their limit."""

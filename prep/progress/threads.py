@@ -1,4 +1,4 @@
-"""Threads that process one item each, report their progress, and stop after an error."""
+"""How many processes and threads work at the same time, and how threads stop after an error."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from contextvars import copy_context
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 from tfshards.schemas import OptionsError
+from tfshards.schemas.storage import AnyPath
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -88,7 +88,7 @@ def limited_jobs(number: int | None) -> Iterator[None]:
         yield
         return
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-        raise OptionsError("jobs-range", number=number)
+        raise OptionsError(f"jobs={number!r} must be an integer of at least 1")
     limit = (number, threading.Semaphore(number))
     _limits.append(limit)
     arrow = find_spec("pyarrow") and import_module("pyarrow")
@@ -107,11 +107,21 @@ class StoppedError(BaseException):
     """Raised to end threads after an error, when their results are no longer needed; no handler of errors."""
 
 
+# folders of the work of this process that failed or was interrupted
+STOPPED: set[AnyPath] = set()
+
+
+def check_working(folder: AnyPath) -> None:
+    """Raise StoppedError if the work of a folder has failed or was interrupted; long calls do this often."""
+    if folder in STOPPED:
+        raise StoppedError
+
+
 def in_threads(work: Callable[[Item, Tick], Result], items: Sequence[Item], tick: Tick) -> list[Result]:
     """Return the result of ``work`` for each item, or raise the first error.
 
-    ``work`` reports lines to where the caller does. It reports progress with a function that also ends it
-    after an error in another thread, so it calls that often, with 0 if need be.
+    ``work`` reports progress with a function that also ends it after an error in another thread, so it calls
+    that often, with 0 if need be.
     """
     stop = threading.Event()
 
@@ -122,7 +132,7 @@ def in_threads(work: Callable[[Item, Tick], Result], items: Sequence[Item], tick
 
     with ThreadPoolExecutor(num_jobs()) as pool:
         try:
-            futures = [pool.submit(copy_context().run, work, item, tick_on) for item in items]
+            futures = [pool.submit(work, item, tick_on) for item in items]
             for future in as_completed(futures):
                 # raises the error of a thread at once, even if an earlier item is still being processed
                 future.result()

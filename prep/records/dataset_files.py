@@ -54,7 +54,7 @@ def check_outside_datasets(path: AnyPath, where: str) -> None:
     for folder in reversed(folders):
         with suppress(OSError):
             if is_manifest(folder / MANIFEST_NAME):
-                raise InputError("output-in-dataset", path=path, folder=folder, where=where)
+                raise InputError(f"{path} is inside the dataset {folder}; {where} outside it")
 
 
 def check_new_file(path: AnyPath, content: str, is_own: Callable[[BinaryIO], bool]) -> None:
@@ -66,14 +66,14 @@ def check_new_file(path: AnyPath, content: str, is_own: Callable[[BinaryIO], boo
     where = f"name a file for {content}"
     if path.is_dir() or missing_folders(path.parent):
         fault = "is a folder" if path.is_dir() else f"the folder {path.parent} does not exist"
-        raise InputError("output-file-invalid", path=path, fault=fault, where=where)
+        raise InputError(f"{path}: {fault}; {where} in an existing folder")
     check_outside_datasets(path, where)
     with suppress(FileNotFoundError):
         is_empty = path.stat().st_size == 0
         if not path.is_file():
-            raise InputError("output-not-a-file", path=path, where=where)
+            raise InputError(f"{path} is not a regular file; {where}")
         if is_empty:
             return
         with open_regular(path) as file:
             if not is_own(file):
-                raise InputError("output-of-another-kind", path=path, content=content, where=where)
+                raise InputError(f"{path} is not {content} that tfshards wrote; move it away, or {where}")

@@ -50,14 +50,6 @@ def canonical(example: ParsedExample, name: str) -> bytes:
     return LIST_TAGS[wire] + pack[wire](values) if wire else b""
 
 
-def with_key_prefix(data: bytes, prefix: bytes) -> bytes:
-    """Return an example with ``prefix`` before its key, which it must have; all other values stay."""
-    example = ParsedExample(data)
-    if example.key is None:
-        raise ValueError("has no key")
-    return example.changed("key", prefix + example.key)
-
-
 def with_label(data: bytes, name: str, label: int) -> bytes:
     """Return an example with another value of the scalar label ``name``; all other values stay."""
     example = ParsedExample(data)

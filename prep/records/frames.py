@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import io
-import struct
+import gzip
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from itertools import pairwise
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from tfshards.schemas import InputError, TfshardsError
 from tfshards.schemas.compression import CODEC_ERRORS, Compression
-from tfshards.schemas.frames import header_of, masked_crc32c, masked_crc32c_of
+from tfshards.schemas.frames import are_sound, footer_of, frame_fault, header_of, masked_crc32c, stated_length
 from tfshards.schemas.index import (
     FOOTER_BYTES,
     FRAME_OVERHEAD,
@@ -28,30 +26,18 @@ from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import open_unpacked, read_gradually
 from tfshards.schemas.storage.verbs import range_bytes, ranges_of, version
 
-FOOTER = struct.Struct("<I")
-
-_HEADER = struct.Struct("<QI")
+_BUFFER_BYTES = 1 << 20
 
 
 def frame(*record: bytes) -> tuple[bytes, ...]:
     """Return the frame of a record in parts: the header, the parts of the record, the footer."""
     length = sum(map(len, record))
     if length > MAX_RECORD_BYTES:
-        raise InputError("record-too-large", length=length, max_record_bytes=MAX_RECORD_BYTES)
-    return header_of(length), *record, FOOTER.pack(masked_crc32c(*record))
-
-
-def parse_header(header: bytes) -> int | None:
-    """Return the data length that a header of 12 bytes states; None if its checksum does not match."""
-    length, crc = _HEADER.unpack(header)
-    return length if crc == masked_crc32c(header[:8]) else None
-
-
-_BUFFER_BYTES = 1 << 20
-_OTHER_LENGTH = "the checksum of the record's length does not match"
-_OTHER_DATA = "the checksum of the record's data does not match"
-_UNPACKED = "the compressed data are damaged"
-_REST_IS_LOST = "; the records after it cannot be located"
+        raise InputError(
+            f"an example has {length} bytes, but TFRecord readers parse at most {MAX_RECORD_BYTES}; store "
+            "smaller values"
+        )
+    return header_of(length), *record, footer_of(*record)
 
 
 class RecordError(TfshardsError):
@@ -65,7 +51,7 @@ class RecordError(TfshardsError):
         self.record: int = record
         self.offset: int = offset
         self.fault: str = fault
-        super().__init__("record-damaged", path=path, record=record, offset=offset, fault=fault)
+        super().__init__(f"{path}: record {record} at byte {offset}: {fault}", code="record-damaged")
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.path, self.record, self.offset, self.fault)
@@ -77,7 +63,7 @@ class Frame(NamedTuple):
     Attributes:
         number: the number of its record in the shard.
         offset: the offset of the frame in the uncompressed bytes.
-        data: the record; None if it cannot be located.
+        data: the record; None if the file has another record there, or ends before.
         checksum: the masked CRC-32C that the frame of ``data`` should have.
         fault: what is wrong with the frame.
     """
@@ -88,6 +74,15 @@ class Frame(NamedTuple):
     checksum: int = 0
     fault: str | None = None
 
+    @classmethod
+    def of(cls, number: int, offset: int, found: bytes, length: int, reason: str = "") -> Frame:
+        """Return the frame in the bytes at its place; ``reason`` is why there are too few, if it is known."""
+        fault = frame_fault(found, length)
+        if len(found) < length + FRAME_OVERHEAD or stated_length(found[:HEADER_BYTES]) not in (None, length):
+            return cls(number, offset, None, fault=reason or fault)
+        data = found[HEADER_BYTES:-FOOTER_BYTES]
+        return cls(number, offset, data, masked_crc32c(data), fault)
+
     def require_data(self, path: AnyPath) -> bytes:
         """Return the data; raise RecordError about the file ``path`` if the frame has a fault."""
         if self.data is None or self.fault is not None:
@@ -95,94 +90,62 @@ class Frame(NamedTuple):
         return self.data
 
 
+# Without an index
+
+
 def read_records(path: AnyPath, compression: Compression) -> Iterator[tuple[int, bytes]]:
     """Yield the offset and the data of each record; raise RecordError for the first damaged one."""
-    for found in read_frames(path, compression):
-        yield found.offset, found.require_data(path)
+    for each in read_in_order(path, compression):
+        yield each.offset, each.require_data(path)
 
 
-def read_frames(
-    path: AnyPath,
-    compression: Compression,
-    *,
-    index: RecordIndex | None = None,
-    record_bytes: int | None = None,
-) -> Iterator[Frame]:
-    """Yield every frame of a shard, damaged ones included, up to the last one that can be located.
+def read_in_order(path: AnyPath, compression: Compression) -> Iterator[Frame]:
+    """Yield every frame of a file that has no index, up to the first one whose length is not known.
 
-    With an index, the records of an uncompressed shard are read by their offsets and lengths, so that damage
-    hides no other record.
-    Without one, and from a record on that the index does not fit, they are read in order: after damaged data
-    the next one, after a damaged header none. A length that exceeds the file, or what it can hold compressed,
-    allocates no memory; ``record_bytes`` is the expected uncompressed size of a compressed file.
+    A length that exceeds the file, or what it can hold compressed, allocates no memory.
     """
     number = offset = 0
-    if index is not None and compression == "none":
-        for found in read_some(path, compression, index, np.arange(len(index.lengths))):
-            if found.data is None:
-                break
-            yield found
-            number, offset = found.number + 1, found.offset + FRAME_OVERHEAD + len(found.data)
-    yield from _in_order(path, compression, number, offset, record_bytes)
-
-
-def _in_order(
-    path: AnyPath, compression: Compression, number: int, offset: int, record_bytes: int | None
-) -> Iterator[Frame]:
     try:
-        file, end = open_unpacked(path, compression, _BUFFER_BYTES)
+        file, most_bytes = open_unpacked(path, compression, _BUFFER_BYTES)
         with file:
-            if compression != "none" and record_bytes is not None:
-                end = min(end, record_bytes)
-            file.seek(offset)
             while header := file.read(HEADER_BYTES):
-                found = _after_header(file, header, number, offset, end)
-                yield found
+                length = stated_length(header) if len(header) == HEADER_BYTES else 0
+                if length is None:
+                    fault = "the checksum of the record's length does not match"
+                    yield Frame(
+                        number, offset, None, fault=f"{fault}; the records after it cannot be located"
+                    )
+                    return
+                fits = length <= min(most_bytes - offset - FRAME_OVERHEAD, MAX_RECORD_BYTES)
+                rest = read_gradually(file, length + FOOTER_BYTES) if fits else b""
+                yield (found := Frame.of(number, offset, header + rest, length))
                 if found.data is None:
                     return
-                number, offset = number + 1, offset + FRAME_OVERHEAD + len(found.data)
+                number, offset = number + 1, offset + FRAME_OVERHEAD + length
     except CODEC_ERRORS as error:
-        yield Frame(number, offset, None, fault=f"{_UNPACKED}: {error}{_REST_IS_LOST}")
+        yield Frame(number, offset, None, fault=_unpacked_fault(error))
 
 
-def _after_header(file: BinaryIO, header: bytes, number: int, offset: int, end: int) -> Frame:
-    """Return the frame whose header was just read from a file that has at most ``end`` bytes."""
-
-    def lost(fault: str) -> Frame:
-        return Frame(number, offset, None, fault=fault)
-
-    if offset >= end:
-        return lost(f"the records should end at byte {end}, but more bytes follow")
-    if len(header) < HEADER_BYTES:
-        return lost(f"the file ends {len(header)} bytes into the frame's header")
-    length = parse_header(header)
-    if length is None:
-        return lost(_OTHER_LENGTH + _REST_IS_LOST)
-    if length > min(end - offset - FRAME_OVERHEAD, MAX_RECORD_BYTES):
-        return lost(_too_long(length) + _REST_IS_LOST)
-    # fewer bytes if the file is compressed, so that its end was unknown, or if it was truncated meanwhile
-    return _parsed(number, offset, header + read_gradually(file, length + FOOTER_BYTES), length)
+def _unpacked_fault(error: Exception) -> str:
+    return f"the compressed data are damaged: {error}; the records after it cannot be read"
 
 
-def _parsed(number: int, offset: int, found: bytes, length: int) -> Frame:
-    """Return the frame in the bytes that should be the frame of a record of ``length`` bytes."""
-    if len(found) < length + FRAME_OVERHEAD:
-        return Frame(number, offset, None, fault=_too_long(length))
-    data, footer = found[HEADER_BYTES:-FOOTER_BYTES], found[-FOOTER_BYTES:]
-    stated = parse_header(found[:HEADER_BYTES])
-    if stated not in (None, length):
-        return Frame(number, offset, None, fault=f"states {stated} bytes of data, not {length} as the index")
-    checksum = masked_crc32c(data)
-    is_sound = FOOTER.pack(checksum) == footer
-    fault = None if is_sound else _OTHER_DATA
-    if stated is None:
-        fault = _OTHER_LENGTH + ("; its data are sound" if is_sound else "")
-    return Frame(number, offset, data, checksum, fault)
+# By the index
 
 
-def _too_long(length: int) -> str:
-    holder = "a record can have" if length > MAX_RECORD_BYTES else "the file has"
-    return f"states {length} bytes of data, more than {holder}"
+def read_frames(path: AnyPath, compression: Compression, index: RecordIndex) -> Iterator[Frame]:
+    """Yield the frame of each record of a shard, and another one with a fault if more bytes follow."""
+    yield from read_some(path, compression, index, np.arange(len(index.lengths)))
+    end, fault = index.num_bytes, ""
+    if compression == "none":
+        is_longer = path.stat().st_size > end
+    else:
+        # also compares the checksum at the end of the compressed data
+        ((more, fault),) = _bytes_of(path, compression, [(end, end + 1)])
+        is_longer = bool(more)
+    if fault or is_longer:
+        more_follow = f"the records should end at byte {end}, but more bytes follow"
+        yield Frame(len(index.lengths), end, None, fault=fault or more_follow)
 
 
 def read_some(
@@ -229,7 +192,7 @@ class Part(NamedTuple):
         begins: their offsets in ``data``.
         ends: where they end in ``data``.
         data: the bytes; fewer where the file ends.
-        fault: why it cannot be decompressed, or empty.
+        fault: why it cannot be decompressed up to the end, or empty.
     """
 
     numbers: list[int]
@@ -246,11 +209,12 @@ class Part(NamedTuple):
             return None
         spans = zip(begins, ends, strict=True)
         data = [whole[begin + HEADER_BYTES : end - FOOTER_BYTES] for begin, end in spans]
-        footers = [whole[end - FOOTER_BYTES : end] for end in ends]
         headers = b"".join([whole[begin : begin + HEADER_BYTES] for begin in begins])
-        is_sound = b"".join(footers) == masked_crc32c_of(data).astype("<u4").tobytes()
-        is_sound = is_sound and headers == b"".join(map(header_of, map(len, data)))
-        return (data, footers) if is_sound else None
+        footers = [whole[end - FOOTER_BYTES : end] for end in ends]
+        rows = (
+            np.frombuffer(joined, np.uint8).reshape(len(data), -1) for joined in (headers, b"".join(footers))
+        )
+        return (data, footers) if are_sound(data, [*map(len, data)], *rows).all() else None
 
     def frames(self) -> list[bytes]:
         """Return the whole frames."""
@@ -259,32 +223,17 @@ class Part(NamedTuple):
     def one_by_one(self) -> Iterator[Frame]:
         """Yield the frames, of which some may be damaged."""
         for number, offset, begin, end in zip(*self[:4], strict=True):
-            found = _parsed(number, offset, self.data[begin:end], end - begin - FRAME_OVERHEAD)
-            yield found._replace(fault=self.fault) if self.fault else found
+            yield Frame.of(number, offset, self.data[begin:end], end - begin - FRAME_OVERHEAD, self.fault)
 
 
 def _parts(path: AnyPath, compression: Compression, index: RecordIndex, records: IntArray) -> Iterator[Part]:
     starts = index.offsets[records]
     ends = starts + index.lengths[records]
-    done = 0
-    try:
-        for first, last, data in _together(path, compression, starts, ends):
-            some = slice(first, last)
-            places = starts[some] - starts[first], ends[some] - starts[first]
-            numbers, offsets, begins, stops = (
-                each.tolist() for each in (records[some], starts[some], *places)
-            )
-            yield Part(numbers, offsets, begins, stops, data)
-            done = last
-    except CODEC_ERRORS as error:
-        left = records[done:]
-        if len(left) == 1:
-            span = [0], [int(ends[done] - starts[done])]
-            yield Part(left.tolist(), [int(starts[done])], *span, b"", f"{_UNPACKED}: {error}")
-            return
-        # smaller parts, down to the damaged record
-        for half in np.array_split(left, 2):
-            yield from _parts(path, compression, index, half)
+    for first, last, data, fault in _together(path, compression, starts, ends):
+        some = slice(first, last)
+        places = starts[some] - starts[first], ends[some] - starts[first]
+        numbers, offsets, begins, stops = (each.tolist() for each in (records[some], starts[some], *places))
+        yield Part(numbers, offsets, begins, stops, data, fault)
 
 
 def read_footers(
@@ -309,33 +258,26 @@ def read_footers(
     """
     ends, lengths = (index.offsets + index.lengths)[records], index.lengths[records]
     found = np.zeros(len(records), "<u4")
-    done = 0
-    try:
-        for first, last, data in _together(path, compression, ends - FOOTER_BYTES, ends):
-            at = ends[first:last] - (ends[first] - FOOTER_BYTES)
-            done = first + int(np.searchsorted(at, len(data), side="right"))
-            if done < last:
-                break
-            octets = np.frombuffer(data, np.uint8)
-            found[first:last] = octets[at[:, None] - np.arange(FOOTER_BYTES, 0, -1)].copy().view("<u4")[:, 0]
-            tick(int(lengths[first:last].sum()))
-    except CODEC_ERRORS:
-        # the records from ``done`` on have no footers
-        pass
-    if done < len(records):
-        record = int(records[done])
-        offset = int(index.offsets[record])
-        raise RecordError(path, record, offset, "its last checksum cannot be read")
+    for first, last, data, _ in _together(path, compression, ends - FOOTER_BYTES, ends):
+        at = ends[first:last] - (ends[first] - FOOTER_BYTES)
+        read = first + int(np.searchsorted(at, len(data), side="right"))
+        if read < last:
+            record = int(records[read])
+            offset = int(index.offsets[record])
+            raise RecordError(path, record, offset, "its last checksum cannot be read")
+        octets = np.frombuffer(data, np.uint8)
+        found[first:last] = octets[at[:, None] - np.arange(FOOTER_BYTES, 0, -1)].copy().view("<u4")[:, 0]
+        tick(int(lengths[first:last].sum()))
     return found
 
 
 def _together(
     path: AnyPath, compression: Compression, starts: IntArray, ends: IntArray
-) -> Iterator[tuple[int, int, bytes]]:
+) -> Iterator[tuple[int, int, bytes, str]]:
     """Yield the uncompressed bytes of spans of a file that are near to each other.
 
-    These are numbers ``first`` and ``last``, and the bytes from the start of span ``first`` to the end of the
-    span before ``last``, or fewer where the file ends.
+    These are numbers ``first`` and ``last``, the bytes from the start of span ``first`` to the end of the
+    span before ``last``, or fewer where the file ends, and why it cannot be decompressed further.
     """
     num_bytes = range_bytes(path)
     # a request to a bucket costs far more than the bytes of a gap
@@ -345,51 +287,58 @@ def _together(
     is_far |= np.diff((ends - starts[:1] - 1) // num_bytes) > 0
     cuts = [0, *(np.flatnonzero(is_far) + 1).tolist(), len(starts)] if len(starts) else []
     ranges = [(int(starts[first]), int(ends[last - 1])) for first, last in pairwise(cuts)]
-    for (first, last), data in zip(pairwise(cuts), _bytes_of(path, compression, ranges), strict=True):
-        yield first, last, data
+    for (first, last), found in zip(pairwise(cuts), _bytes_of(path, compression, ranges), strict=True):
+        yield first, last, *found
 
 
-def _bytes_of(path: AnyPath, compression: Compression, ranges: Sequence[tuple[int, int]]) -> Iterator[bytes]:
-    """Yield the uncompressed bytes of ranges, or fewer where the file ends."""
+def _bytes_of(
+    path: AnyPath, compression: Compression, ranges: Sequence[tuple[int, int]]
+) -> Iterator[tuple[bytes, str]]:
+    """Yield the uncompressed bytes of ranges, or fewer where the file ends, and why it cannot be unpacked."""
     if compression == "none":
-        yield from ranges_of(path, ranges)
+        yield from ((data, "") for data in ranges_of(path, ranges))
         return
-    starts = [start for start, _ in ranges]
-    with _unpacked(path, compression, starts[0] if starts else 0) as file:
-        for start, end in ranges:
-            file.seek(start)
-            yield read_gradually(file, end - start)
+    name, file = _open_at(path, ranges[0][0] if ranges else 0)
+    fault = ""
+    for start, end in ranges:
+        data = b""
+        try:
+            if not fault:
+                file.seek(start)
+                data = read_gradually(file, end - start)
+        except CODEC_ERRORS:
+            data, fault = _salvaged(path, start, end)
+        yield data, fault
+    if not fault:
+        _KEPT.last = name, file
 
 
-class _Kept(threading.local):
-    """The compressed file that a thread has read last, and which file it is."""
+def _salvaged(path: AnyPath, start: int, end: int) -> tuple[bytes, str]:
+    """Return the bytes of a range that can be unpacked before the damage, and what is wrong there."""
+    file, _ = open_unpacked(path, "gzip", _BUFFER_BYTES)
+    found = bytearray()
+    with cast("gzip.GzipFile", file) as unpacked:
+        try:
+            unpacked.seek(start)
+            # an error loses all that one call reads
+            while len(found) < end - start and (more := unpacked.read1(end - start - len(found))):
+                found += more
+        except CODEC_ERRORS as error:
+            return bytes(found), _unpacked_fault(error)
+    return bytes(found), ""
 
-    name: tuple[object, ...] = ()
-    file: BinaryIO = io.BytesIO()
+
+# The compressed file that a thread has read last. A shard that is divided into many would otherwise be
+# inflated from its beginning for each of them.
+_KEPT = threading.local()
 
 
-_KEPT = _Kept()
-
-
-@contextmanager
-def _unpacked(path: AnyPath, compression: Compression, start: int) -> Iterator[BinaryIO]:
-    """Return a file of the uncompressed bytes of ``path`` that was not read beyond ``start``.
-
-    It stays open, for the next read by the same thread. A shard that is divided into many would otherwise be
-    inflated from its beginning for each of them.
-    """
-    name = str(path), compression, version(path)
-    file, last = _KEPT.file, _KEPT.name
+def _open_at(path: AnyPath, start: int) -> tuple[tuple[object, ...], BinaryIO]:
+    """Return a file of the uncompressed bytes of ``path`` not read beyond ``start``, and what names it."""
+    name = str(path), version(path)
+    last: tuple[tuple[object, ...], BinaryIO] | None = getattr(_KEPT, "last", None)
     # two that are read in turns are two files
-    _KEPT.file, _KEPT.name = io.BytesIO(), ()
-    if last != name or file.tell() > start:
-        file.close()
-        file, _ = open_unpacked(path, compression, _BUFFER_BYTES)
-    try:
-        yield file
-    except Exception:
-        file.close()
-        raise
-    finally:
-        _KEPT.file.close()
-        _KEPT.file, _KEPT.name = file, name if not file.closed else ()
+    _KEPT.last = None
+    if last and last[0] == name and last[1].tell() <= start:
+        return last
+    return name, open_unpacked(path, "gzip", _BUFFER_BYTES)[0]

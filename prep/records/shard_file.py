@@ -11,28 +11,18 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.prep.records.frames import RecordError, frame, read_frames
-from tfshards.schemas import Schema, Shard
+from tfshards.prep.records.frames import Frame, RecordError, frame, read_in_order
+from tfshards.schemas import Shard
 from tfshards.schemas.compression import Compression, compress
 from tfshards.schemas.digests import NUM_LAST_BYTES, bytes_digest, examples_digest
-from tfshards.schemas.example import ParsedExample
-from tfshards.schemas.index import (
-    FRAME_OVERHEAD,
-    IntArray,
-    RecordIndex,
-    index_path,
-    keys_bytes,
-    keys_path,
-    labels_bytes,
-    labels_path,
-)
+from tfshards.schemas.index import FRAME_OVERHEAD, IntArray, RecordIndex, keys_bytes, labels_bytes
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.verbs import read_once
 from tfshards.schemas.storage.writing import Sink
 
 Item = TypeVar("Item")
 
-# bytess below this size are joined. Hashing and writing release the GIL, which costs more time than they do
+# Buffers below this size are joined. Hashing and writing release the GIL, which costs more time than they do
 # if buffers are small.
 _JOINED_BYTES = 1 << 20
 
@@ -113,38 +103,62 @@ class ShardFile:
         """Return the entry of the shard at ``path`` in the manifest, and its companions by path."""
         lengths = np.array(self._lengths, dtype=np.int64) - FRAME_OVERHEAD
         checksums = np.frombuffer(b"".join(self._footers), dtype="<u4")
-        labels = b"".join(self._labels) if self.has_labels else None
-        keys = keys_bytes(self._keys) if self.has_keys else None
         file = self._num_bytes, f"sha256:{self._digest.hexdigest()}", self._last_bytes.hex()
-        return _described(path, lengths, checksums, labels, keys, file)
+        labels = b"".join(self._labels) if self.has_labels else None
+        return Records(lengths, checksums, file).describe(path, labels, self._keys if self.has_keys else None)
 
 
-def _described(
-    path: str,
-    lengths: IntArray,
-    checksums: npt.NDArray[np.uint32],
-    labels: bytes | None,
-    keys: bytes | None,
-    file: tuple[int, str, str],
-) -> tuple[Shard, dict[str, bytes]]:
-    """Return what ``ShardFile.describe`` does; ``file`` is what ``read_once`` returns."""
-    index = RecordIndex(lengths + FRAME_OVERHEAD)
-    text = index.to_text().encode("ascii")
-    num_bytes, digest, last_bytes = file
-    shard = Shard(
-        path,
-        len(lengths),
-        num_bytes,
-        index.num_bytes,
-        digest,
-        bytes_digest(text),
-        examples_digest(lengths, checksums),
-        last_bytes,
-        "" if labels is None else bytes_digest(labels),
-        "" if keys is None else bytes_digest(keys),
-    )
-    companions = {index_path(path): text, labels_path(path): labels, keys_path(path): keys}
-    return shard, {name: data for name, data in companions.items() if data is not None}
+class Records(NamedTuple):
+    """The records of a file: the lengths of their data, their checksums, and what ``read_once`` returns."""
+
+    lengths: IntArray
+    checksums: npt.NDArray[np.uint32]
+    file: tuple[int, str, str]
+
+    def describe(
+        self, path: str, labels: bytes | None, keys: Sequence[bytes] | None, companions: str = ""
+    ) -> tuple[Shard, dict[str, bytes]]:
+        """Return the entry of the file in a manifest, and the content of its companions by path.
+
+        Without labels or keys there are no files of them; ``companions`` is that of the entry.
+        """
+        index = RecordIndex(self.lengths + FRAME_OVERHEAD)
+        held = [index.to_text().encode("ascii"), labels, None if keys is None else keys_bytes(keys)]
+        digests = ["" if data is None else bytes_digest(data) for data in held]
+        num_bytes, digest, last_bytes = self.file
+        shard = Shard(
+            path,
+            len(self.lengths),
+            num_bytes,
+            index.num_bytes,
+            digest,
+            digests[0],
+            examples_digest(self.lengths, self.checksums),
+            last_bytes,
+            labels_digest=digests[1],
+            keys_digest=digests[2],
+            companions=companions,
+        )
+        paths = shard.index_path, shard.labels_path, shard.keys_path
+        return shard, {name: data for name, data in zip(paths, held, strict=True) if data is not None}
+
+
+def scan(path: AnyPath, compression: Compression, look: Callable[[Frame], object]) -> Records:
+    """Read a file in order, and return its records; ``look`` is called with the frame of each.
+
+    Raises:
+        RecordError: a record is damaged, or ``look`` raises ValueError.
+    """
+    lengths: list[int] = []
+    checksums: list[int] = []
+    for each in read_in_order(path, compression):
+        lengths.append(len(each.require_data(path)))
+        checksums.append(each.checksum)
+        try:
+            look(each)
+        except ValueError as error:
+            raise RecordError(path, each.number, each.offset, str(error)) from None
+    return Records(np.array(lengths, np.int64), np.array(checksums, np.uint32), read_once(path))
 
 
 def in_groups(
@@ -174,49 +188,3 @@ def join_small(buffers: Iterable[bytes]) -> list[bytes]:
             joined += (b"".join(small), buffer)
             small.clear()
     return [*joined, b"".join(small)]
-
-
-# Called with each record's number, the offset of its frame, and its data.
-Look = Callable[[int, int, bytes], None]
-
-
-def scan_shard(
-    root: AnyPath,
-    path: str,
-    compression: Compression,
-    look: Look | None = None,
-    schema: Schema | None = None,
-) -> tuple[Shard, dict[str, bytes]]:
-    """Return the entry of a shard in the manifest, and the content of its companions by path.
-
-    ``look`` is called with each record; without ``schema`` there are no labels and keys. A record that is
-    damaged, or has not exactly one label or key where the schema has one, raises RecordError.
-    """
-    label, key = (schema.label, schema.key) if schema else (None, None)
-    lengths: list[int] = []
-    checksums: list[int] = []
-    labels: list[int] = []
-    keys: list[bytes] = []
-    file_path = root / path
-    for found in read_frames(file_path, compression):
-        data = found.require_data(file_path)
-        if look:
-            look(found.number, found.offset, data)
-        try:
-            example = ParsedExample(data) if label or key else None
-            if example and label:
-                labels.append(example.label(label.name))
-            if example and key:
-                keys.append(example.required_key())
-        except ValueError as error:
-            raise RecordError(file_path, found.number, found.offset, str(error)) from None
-        lengths.append(len(data))
-        checksums.append(found.checksum)
-    return _described(
-        path,
-        np.array(lengths, dtype=np.int64),
-        np.array(checksums, dtype=np.uint32),
-        labels_bytes(labels) if label else None,
-        keys_bytes(keys) if key else None,
-        read_once(file_path),
-    )

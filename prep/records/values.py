@@ -25,7 +25,10 @@ def compared_features(schema: Schema) -> list[Feature]:
 def check_comparable(schema: Schema) -> None:
     """Raise InputError if examples hold only keys and labels, so that all would be duplicates."""
     if not compared_features(schema):
-        raise InputError("duplicates-no-content")
+        raise InputError(
+            "duplicates= compares images, or values other than the label, and the source has neither; leave "
+            "it out"
+        )
 
 
 def content_digest(schema: Schema) -> Callable[[Sequence[Values]], str]:
@@ -51,7 +54,7 @@ def selected(schema: Schema, select: Sequence[str] | None) -> tuple[Feature, ...
     unknown = [name for name in select if name not in schema.names]
     if unknown or not select:
         found = f"select={unknown[0]!r} is not a feature" if unknown else "select=() selects nothing"
-        raise OptionsError("select-unknown", found=found, names=", ".join(map(repr, schema.names)))
+        raise OptionsError(f"{found}; the features are {', '.join(map(repr, schema.names))}")
     return tuple(feature for feature in schema.features if feature.name in select)
 
 

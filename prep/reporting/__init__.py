@@ -1,1 +1,1 @@
-"""Show a dataset to people: one page of HTML."""
+"""Write one HTML page that shows a dataset to people."""

@@ -5,119 +5,319 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple, cast
 
-from tfshards.prep.progress.lines import Log, takes_log, to_stderr
+import numpy as np
+
+from tfshards.prep.auditing.audit import Audit
+from tfshards.prep.auditing.audit import audit as audit_of
+from tfshards.prep.auditing.findings import class_counts, class_findings
+from tfshards.prep.building.made import made_of
+from tfshards.prep.building.rejects import read_rejects
+from tfshards.prep.deriving.stored import damage_named, open_origin
+from tfshards.prep.imaging.coordinates import Floats
+from tfshards.prep.imaging.pillow import Header, Picture
+from tfshards.prep.imaging.reasons import LOSSES
+from tfshards.prep.imaging.stored import stored_header
+from tfshards.prep.progress.lines import report_warning
 from tfshards.prep.records.dataset_files import check_new_file
-from tfshards.prep.reporting.cards import chosen_groups, groups, marked, marks_note, side_of
-from tfshards.prep.reporting.catalog import read_catalog
-from tfshards.prep.reporting.glimpse import image_of, look, roles_of
-from tfshards.prep.reporting.inputs import audited, finding_rows, findings, rejected, source_folder
-from tfshards.prep.reporting.options import ReportOptions
-from tfshards.prep.reporting.overview import class_counts, image_facts, overview
-from tfshards.schemas import InputError, OptionsError, read_manifest
-from tfshards.schemas.errors import size
+from tfshards.prep.reporting.chosen import Choice, read
+from tfshards.prep.reporting.pictures import Marks, Thumbnail, as_thumbnail, drawn, image_of, scaled
+from tfshards.prep.sources.keys import to_bytes
+from tfshards.prep.verification.show import Found, description
+from tfshards.prep.writing.build_folder import Reject
+from tfshards.schemas import InputError, Manifest, OptionsError, Schema
+from tfshards.schemas.errors import check_path, size
+from tfshards.schemas.example import Decoded
+from tfshards.schemas.json_reader import Json
+from tfshards.schemas.manifest import FORMAT_VERSION
 from tfshards.schemas.storage import AnyPath, any_path
+from tfshards.schemas.storage.any_path import local_path
+from tfshards.schemas.storage.untrusted import Limit, read_whole
 from tfshards.schemas.storage.verbs import put
 from tfshards.schemas.summary import escaped, span
 
 _TEMPLATES = Path(__file__).with_name("templates")
 # By which a page of a report is recognized.
 _GENERATOR = b'<meta name="generator" content="tfshards '
+# An audit decodes every image: two minutes for so many photos on two cores.
+_MOST_AUDITED = 20_000
 # Examples whose sizes are measured; of more, a sample gives each share with an error of 2 % at most.
 _MEASURED = 2_500
-_SHOWN_RECORDS = 10
-_SHOWN_MARKED = 24
-_CASE_SIDE = 160
-_MARKED_SIDE = 320
+_BINS = 30
+_SHOWN_RECORDS, _SHOWN_MARKED, _SHOWN_CASES = 10, 24, 24
+_INPUT_SIDE, _CASE_SIDE, _MARKED_SIDE = 128, 160, 320
+# Thumbnails of a page, of which those of photos of 96 pixels have about 2 KB each as text, by their number;
+# and examples of each class.
+_SIDES = {400: 160, 1_600: 128, 4_000: 96}
+_FEWEST, _MOST = 2, 16
+# Larger files are not read for a thumbnail.
+_INPUT = Limit("an input that is shown", 1 << 28)
 
 
-@takes_log
+@dataclass(frozen=True, repr=False)
+class Report:
+    """A page that was written.
+
+    Attributes:
+        path: its file.
+    """
+
+    path: AnyPath
+
+    def __repr__(self) -> str:
+        return str(self.path)
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the path as JSON values."""
+        return {"page": str(self.path)}
+
+
 def report(
     dataset: str | os.PathLike[str],
     output: str | os.PathLike[str] | None = None,
     *,
-    options: ReportOptions | None = None,
-    log: Log = to_stderr,
-) -> AnyPath:
-    """Write one page of HTML that shows a dataset, and return its path.
+    seed: int = 0,
+    source: str | os.PathLike[str] | None = None,
+    audit: bool | None = None,
+) -> Report:
+    """Write one page of HTML that shows a dataset.
 
     The page holds its pictures, styles and script, and fetches nothing. The same dataset, options and
     versions give the same bytes. Only chosen records are read, by the indexes of the shards, unless the
-    dataset is audited. Damaged files are listed, and their records are left out.
+    dataset is audited.
 
     Args:
-        dataset: folder or URL of the dataset.
+        dataset: folder of the dataset, or its URL.
         output: file of the page; by default ``NAME-report.html`` in the working directory.
-        options: seed, source and further options.
-        log: receives a line for each warning.
+        seed: random seed for the examples that are shown.
+        source: folder of the inputs, for thumbnails of rejected ones.
+        audit: read all records, to find leaks, duplicates and conflicts; by default only of datasets with
+            at most 20,000 examples.
 
     Raises:
         OptionsError: an argument is not allowed.
-        InputError: ``dataset`` is not a dataset, the folder of a file does not exist, or a package is
-            missing (``tfshards[report]``).
-        FormatError: the manifest cannot be read.
+        InputError: ``dataset`` is not a dataset, or lacks a shard, the folder of a file does not exist, or
+            Jinja is missing (``tfshards[report]``).
+        BuildError: a record that is read is damaged.
+        FormatError: the manifest or an index cannot be read.
         OSError: a file cannot be written.
     """
-    options = ReportOptions() if options is None else options
-    if not isinstance(options, ReportOptions):
-        raise OptionsError("report-options-type", options=options)
-    _require_packages()
-    root, manifest = any_path(dataset), read_manifest(dataset)
-    path = any_path(f"{manifest.name}-report.html" if output is None else output)
-    check_new_file(path, "a report", lambda file: _GENERATOR in file.read(1024))
-    has_pictures = image_of(manifest.schema) is not None
-    source = source_folder(options.source)
-    catalog = read_catalog(root, manifest)
-    if not catalog.num_rows and manifest.num_examples:
-        raise InputError("report-no-index", root=root)
-    counts = class_counts(manifest)
-    made = audited(root, manifest, counts, wanted=options.audit)
-    roles = roles_of(manifest, options.boxes)
-    chosen = chosen_groups(catalog, options.seed) if has_pictures else {}
-    sample = catalog.some(_MEASURED, options.seed)
-    texts = catalog.some(_SHOWN_RECORDS, options.seed)
-    cases = finding_rows(made, catalog)
-    sides = dict.fromkeys([*texts, *(sample if has_pictures else [])], 0)
-    sides |= dict.fromkeys(
-        (row for rows in chosen.values() for row in rows), side_of(sum(map(len, chosen.values())))
-    )
-    sides |= dict.fromkeys(cases.values(), _CASE_SIDE)
-    seen = look(catalog, roles, sides, texts=texts)
-    note = marks_note(roles)
-    with_marks = catalog.some(_SHOWN_MARKED, options.seed) if note else []
-    drawn = look(catalog, roles, dict.fromkeys(with_marks, _MARKED_SIDE), has_marks=True)
-    groups_left = len({*(catalog.labels.tolist() if catalog.labels is not None else ())}) - len(chosen)
-    rejects, rejects_fault = rejected(root, manifest, source)
-    page = {
-        **overview(catalog, counts),
-        "version": version("tfshards"),
-        "seed": options.seed,
-        "facts": image_facts([seen[row] for row in sample]) if has_pictures else None,
-        "rejected": rejects,
-        "rejected_fault": rejects_fault,
-        "has_source": source is not None,
-        "findings": findings(made, cases, seen),
-        "notes": made.notes,
-        "marked": marked(with_marks, drawn, manifest, roles),
-        "marks_note": note,
-        "groups": groups(chosen, seen, manifest, counts),
-        "num_groups_left": max(0, groups_left) if chosen else 0,
-        "records": [seen[row] for row in texts if seen[row].text],
-    }
-    put(path, _rendered(page))
-    return path
-
-
-def _require_packages() -> None:
-    """Raise InputError if a package of the extra ``report`` is not installed."""
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise OptionsError(f"seed={seed!r} must be an integer")
     try:
         import jinja2  # noqa: F401
-        import vl_convert  # noqa: F401
     except ModuleNotFoundError as error:
-        raise InputError("report-extra-missing", name=error.name) from None
+        raise InputError(f"a report requires {error.name}: pip install 'tfshards[report]'") from None
+    inputs = None if source is None else _real_folder(source)
+    with damage_named():
+        origin = open_origin(dataset)
+        root, manifest, schema = origin.root, origin.manifest, origin.manifest.schema
+        path = any_path(f"{manifest.name}-report.html" if output is None else output)
+        check_new_file(path, "a report", lambda file: _GENERATOR in file.read(1024))
+        counts = class_counts({name: split.label_counts for name, split in manifest.splits.items()}, schema)
+        made = _audited(root, manifest, counts, audit)
+        choice, image, marks = Choice(origin, seed), image_of(schema), Marks.of(schema)
+        groups = choice.groups(max(_SIDES) // _FEWEST, partial(_per_group, schema)) if image else {}
+        chosen = [at for _, some in groups.values() for at in some]
+        sample, texts = choice.some(_MEASURED) if image else [], choice.some(_SHOWN_RECORDS)
+        cases = [case for finding in made.findings for case in finding.cases[:_SHOWN_CASES]]
+        sides = dict.fromkeys([*texts, *sample], 0)
+        sides |= dict.fromkeys(chosen, _side(len(chosen)))
+        sides |= {(one.split, one.number): _CASE_SIDE for case in cases for one in case.examples}
+
+        def card(found: Found) -> _Card:
+            at = found.split, found.number
+            return _card(
+                found, partial(drawn, schema, sides[at]) if image and sides[at] else None, at in texts
+            )
+
+        cards = read(origin, sides, card)
+        with_marks = choice.some(_SHOWN_MARKED) if marks else []
+        marked = read(origin, with_marks, partial(_marked_card, cast("Marks", marks)))
+    page = {
+        "manifest": manifest,
+        "format": FORMAT_VERSION,
+        "version": version("tfshards"),
+        "seed": seed,
+        # other tools do not promise balance
+        "is_adopted": made_of(manifest).source == "adopt",
+        "colors": {name: f"var(--series-{number % 6 + 1})" for number, name in enumerate(manifest.splits)},
+        "counts": counts,
+        "remedies": {loss.conversion: loss.remedy for loss in LOSSES},
+        "facts": _facts([cards[at] for at in sample]),
+        "rejected": _rejected(root, manifest, inputs),
+        "has_source": inputs is not None,
+        "audit": made,
+        "cards": cards,
+        "most": _SHOWN_CASES,
+        "marks": marks,
+        "marked": [marked[at] for at in with_marks],
+        "groups": groups,
+        "most_groups": max(_SIDES) // _FEWEST,
+        "records": [cards[at] for at in texts],
+    }
+    put(path, _rendered(page))
+    return Report(path)
+
+
+class _Card(NamedTuple):
+    """One example or input as the page shows it: its key, where it is, its thumbnail, or why it has none.
+
+    The header and the number of bytes are those of its encoded image.
+    """
+
+    name: str
+    caption: str = ""
+    split: str = ""
+    place: str = ""
+    picture: Thumbnail | None = None
+    fault: str = ""
+    header: Header | None = None
+    num_bytes: int = 0
+    text: Mapping[str, str] = {}
+
+
+def _card(
+    found: Found, draw: Callable[[dict[str, Decoded]], Picture] | None, has_text: bool = False
+) -> _Card:
+    """Return an example with what a function draws of its values, and with its values as text."""
+    values, image, fault, picture = found.values, image_of(found.schema), "", None
+    encoded = cast("bytes", values[image.name][0]) if image and image.is_encoded else b""
+    try:
+        picture = as_thumbnail(draw(values)) if draw else None
+    except ValueError as error:
+        fault = str(error)
+    shown = found.schema.features if has_text else ()
+    return _Card(
+        found.key,
+        split=found.split,
+        place=f"{found.split}:{found.number}",
+        picture=picture,
+        fault=fault,
+        header=stored_header(encoded) if encoded else None,
+        num_bytes=len(encoded),
+        text={one.name: description(one, found.schema, values[one.name]) for one in shown},
+    )
+
+
+def _marked_card(marks: Marks, found: Found) -> _Card:
+    """Return an example with its mask, boxes and keypoints, and the classes of the boxes."""
+    card = _card(found, partial(marks.drawn, _MARKED_SIDE))
+    return card if card.fault else card._replace(caption=marks.caption(found.values, found.schema))
+
+
+def _side(num_pictures: int) -> int:
+    """Return the side in pixels of the square that each of so many thumbnails fits."""
+    return next((side for most, side in _SIDES.items() if num_pictures <= most), min(_SIDES.values()))
+
+
+def _per_group(schema: Schema, num_groups: int) -> int:
+    """Return how many examples of each class are shown, or of each split without labels."""
+    return max(_FEWEST, min(_MOST, max(_SIDES) // max(1, num_groups))) * (1 if schema.label else 3)
+
+
+def _audited(
+    root: AnyPath, manifest: Manifest, counts: Mapping[str, Mapping[str, int]], wanted: bool | None
+) -> Audit:
+    """Return the audit of a dataset; of a large one only what its manifest shows, unless it is wanted."""
+    if wanted is False:
+        note = "only classes were examined: no audit was asked for"
+    elif wanted is None and manifest.num_examples > _MOST_AUDITED:
+        note = (
+            "only classes were examined: leaks, duplicates and conflicts are searched in datasets with at "
+            f"most {_MOST_AUDITED:,} examples, or with audit=True"
+        )
+    else:
+        return audit_of(str(root))
+    return Audit(manifest, counts, tuple(class_findings(counts)), (note,))
+
+
+def _facts(cards: Sequence[_Card]) -> dict[str, object] | None:
+    """Return what the images of a sample are like, or None if no header was read."""
+    known = [(card.header, card.num_bytes) for card in cards if card.header]
+    if not known:
+        return None
+    width, height, num_bytes = np.array([(*header.size, count) for header, count in known], np.float64).T
+    measures = {
+        "Width in pixels": (width, "{:,.0f}".format),
+        "Height in pixels": (height, "{:,.0f}".format),
+        "Aspect ratio": (width / np.maximum(height, 1), "{:.2f}".format),
+        "Encoded size": (num_bytes, size),
+    }
+    return {
+        "num_images": len(known),
+        "num_unreadable": len(cards) - len(known),
+        "histograms": {name: _histogram(*measure) for name, measure in measures.items()},
+        "kinds": Counter(header.kind for header, _ in known).most_common(),
+        "sizes": Counter("{} x {}".format(*header.size) for header, _ in known).most_common(),
+    }
+
+
+def _histogram(values: Floats, form: Callable[[float], str]) -> dict[str, object]:
+    """Return the bins of a histogram, of equal ratio where the values span two decades, and the median."""
+    low, middle, high = np.quantile(values, [0, 0.5, 1]).tolist()
+    spread = f"all {form(low)}" if low == high else f"median {form(middle)}, {form(low)} to {form(high)}"
+    is_log = low > 0 and high / low >= 100
+    if low == high:
+        low, high = low * 0.9 - 0.5, high * 1.1 + 0.5
+    edges = (np.geomspace if is_log else np.linspace)(low, high, _BINS + 1)
+    # the ends of logarithmic bins are rounded
+    edges[0], edges[-1] = low, high
+    counts, _ = np.histogram(values, edges)
+    ends = [form(edge) for edge in edges.tolist()]
+    spans = (f"{start} to {end}" for start, end in pairwise(ends))
+    bins = list(zip(spans, counts.tolist(), strict=True))
+    return {"spread": spread, "bins": bins, "most": int(counts.max()), "ticks": ends[:: _BINS // 2]}
+
+
+def _real_folder(source: str | os.PathLike[str]) -> bytes:
+    """Return a folder as a real path, or raise InputError."""
+    check_path("source", source)
+    if not local_path(source).is_dir():
+        raise InputError(f"source={os.fspath(source)!r} is not a folder; name the folder of the inputs")
+    return os.path.realpath(os.fsencode(source))
+
+
+def _rejected(root: AnyPath, manifest: Manifest, source: bytes | None) -> list[tuple[str, int, list[_Card]]]:
+    """Return the rejected inputs by reason, the most common first: how many, and some of them.
+
+    A folder without any of them is probably a mistake, which is reported.
+    """
+    rejects = sorted(read_rejects(root, manifest))
+    paths = (os.path.join(source or b"", to_bytes(reject.key)) for reject in rejects)
+    if source is not None and rejects and not any(map(os.path.lexists, paths)):
+        report_warning(
+            f"source={os.fsdecode(source)!r} holds none of the rejected inputs; give the folder that the "
+            "dataset was built from"
+        )
+    found = []
+    for reason, count in Counter(reject.reason for reject in rejects).most_common():
+        some = [reject for reject in rejects if reject.reason == reason][:_SHOWN_CASES]
+        found.append((reason, count, [_input(reject, source) for reject in some]))
+    return found
+
+
+def _input(reject: Reject, source: bytes | None) -> _Card:
+    """Return a rejected input with what can be decoded of it, if it is a regular file in the folder."""
+    card = _Card(reject.key, f"{reject.detail} ({size(reject.size)})")
+    key = to_bytes(reject.key)
+    path = os.path.join(source or b"", key)
+    if source is None or b"\0" in key or not os.path.realpath(path).startswith(os.path.join(source, b"")):
+        return card
+    try:
+        data = read_whole(Path(os.fsdecode(path)), _INPUT)
+        return card._replace(picture=as_thumbnail(scaled(data, _INPUT_SIDE, is_damaged=True)))
+    except (OSError, ValueError):
+        # the caption has the reason
+        return card
 
 
 def _printable(value: object) -> object:

@@ -1,1 +1,1 @@
-"""The sources that a dataset can be built from, which list and read examples."""
+"""List and read what a dataset is built from: folders, tables, arrays, COCO, YOLO, iterables."""

@@ -6,7 +6,6 @@ Nothing is unpickled, and no length that a file states is believed before it is 
 from __future__ import annotations
 
 import hashlib
-import io
 import math
 import os
 import shlex
@@ -14,7 +13,7 @@ import shutil
 import threading
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -35,8 +34,6 @@ from tfshards.schemas.storage.untrusted import open_regular, size_of
 from tfshards.schemas.storage.verbs import require_space
 
 _COPY_BYTES = 1 << 20
-# More than NumPy's limit.
-_MAX_HEADER_BYTES = 1 << 14
 # NumPy parses headers as Python literals. In Python 3.11 that fails at times with a SystemError if several
 # threads do it: https://github.com/python/cpython/issues/106905
 _PARSING = threading.Lock()
@@ -138,12 +135,11 @@ def _write_copy(file: IO[bytes], size: int, path: Path) -> None:
 def _opened(path: Path, where: str, content: str = "", dtype: str = "") -> OpenArray:
     """Return the array in an .npy file; ``content`` identifies that of a copy."""
     try:
-        values = _mapped(path, where)
-    except InputError:
-        raise
+        values = _mapped(path)
+        declared, size = values.offset + values.nbytes, path.stat().st_size
     except Exception as error:  # NumPy's parser raises almost anything
         raise InputError(f"{where}: is not an .npy file that NumPy maps into memory: {error}") from None
-    declared, size = values.offset + values.nbytes, path.stat().st_size
+    _check_type(where, values.dtype, values.shape)
     if declared != size:
         shape = values.shape
         raise InputError(f"{where}: has {size} bytes; with the shape {shape} in its header it has {declared}")
@@ -158,17 +154,10 @@ def _described(values: AnyArray, name: str, order: str, content: str, dtype: str
     return OpenArray(values, dtype or values.dtype.name, ArrayFile(name, len(values), row_bytes, identity))
 
 
-def _mapped(path: Path, where: str) -> np.memmap[tuple[int, ...], np.dtype[np.generic]]:
-    with path.open("rb") as file:
-        # bounded, because NumPy reserves as much memory as a header declares to be long
-        start = io.BytesIO(file.read(_MAX_HEADER_BYTES))
-    is_first = np.lib.format.read_magic(start) == (1, 0)
-    parse = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0
-    with _PARSING:
-        shape, is_fortran, dtype = parse(start)
-    _check_type(where, dtype, shape)
-    with np.errstate(over="ignore"):
-        return np.memmap(path, dtype, "r", start.tell(), shape, "F" if is_fortran else "C")
+def _mapped(path: Path) -> np.memmap[tuple[int, ...], np.dtype[np.generic]]:
+    # a shape may have more elements than can be counted
+    with _PARSING, np.errstate(over="ignore"):
+        return np.lib.format.open_memmap(path, "r")
 
 
 def _check_type(where: str, dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> None:
@@ -221,10 +210,13 @@ def _archive(path: str) -> Iterator[zipfile.ZipFile]:
         raise InputError(f"{path}: cannot be unpacked: {error}") from None
 
 
-def copy_chunks(chunks: Iterable[Chunk], needed: Set[str], folder: Path) -> dict[str, OpenArray]:
-    """Return the ``needed`` arrays of all chunks, concatenated, after copying them into a folder."""
+def copy_chunks(chunks: Iterable[Chunk], needed: Set[str], folder: Path | None) -> dict[str, OpenArray]:
+    """Return the ``needed`` arrays of all chunks, concatenated, after copying them into a folder.
+
+    Without a folder there must be one chunk, whose arrays are only described.
+    """
     names: list[str] = []
-    copies: dict[str, _ChunkFile] = {}
+    copies: dict[str, _Copy] = {}
     for number, chunk in enumerate(chunks):
         if not isinstance(chunk, Mapping) or (number and sorted(chunk) != names):
             found = sorted(chunk) if isinstance(chunk, Mapping) else type(chunk).__name__
@@ -234,29 +226,9 @@ def copy_chunks(chunks: Iterable[Chunk], needed: Set[str], folder: Path) -> dict
             where = f"array {name!r} of chunk {number}"
             array = _in_memory(where, chunk[name])
             if name not in copies:
-                copies[name] = _ChunkFile(folder / f"chunks-{len(copies)}.npy", array[:0])
+                copies[name] = _Copy(array, folder and folder / f"chunks-{len(copies)}.npy")
             copies[name].append(where, array)
     return {name: copy.opened(f"array {name!r}") for name, copy in copies.items()}
-
-
-def described_arrays(arrays: Chunk, needed: Set[str]) -> dict[str, OpenArray]:
-    """Return the ``needed`` arrays as ``copy_chunks`` would return their copies, for a preview."""
-    found = {}
-    for name in sorted(needed & arrays.keys()):
-        array = _in_memory(f"array {name!r}", arrays[name])
-        digest = hashlib.sha256()
-        for data in _pieces(array):
-            digest.update(data)
-        values = array.view(np.uint16) if array.dtype.name == "bfloat16" else array
-        found[name] = _described(values, "", "C", f"sha256:{digest.hexdigest()}", array.dtype.name)
-    return found
-
-
-def _pieces(array: AnyArray) -> Iterator[bytes]:
-    """Yield the bytes of a few rows at a time: the array may be mapped, and larger than memory."""
-    step = max(1, _COPY_BYTES * len(array) // max(1, array.nbytes))
-    for start in range(0, len(array), step):
-        yield array[start : start + step].tobytes()
 
 
 def _in_memory(where: str, array: object) -> AnyArray:
@@ -277,44 +249,54 @@ def _in_memory(where: str, array: object) -> AnyArray:
 
 
 @dataclass
-class _ChunkFile:
-    """An .npy file to which chunks are appended; ``like`` is an array without rows."""
+class _Copy:
+    """A copy of an array, chunk by chunk: an .npy file, or without a path only its description."""
 
-    path: Path
-    like: AnyArray
+    first: AnyArray
+    path: Path | None
     num_rows: int = 0
     digest: hashlib._Hash = field(default_factory=hashlib.sha256)
 
     def __post_init__(self) -> None:
-        self.path.touch()
-        self._write_header()
+        if self.path is not None:
+            self.path.touch()
+            self._write_header(self.path)
 
-    @property
-    def _dtype(self) -> np.dtype[np.generic]:
-        """The dtype in the file: NumPy lacks bfloat16."""
-        return np.dtype(np.uint16) if self.like.dtype.name == "bfloat16" else self.like.dtype
+    def _plain(self) -> AnyArray:
+        """Return the first chunk with a dtype that files have: NumPy lacks bfloat16."""
+        return self.first.view(np.uint16) if self.first.dtype.name == "bfloat16" else self.first
 
-    def _write_header(self) -> None:
-        shape = (self.num_rows, *self.like.shape[1:])
-        header = {"descr": self._dtype.str, "fortran_order": False, "shape": shape}
-        with self.path.open("r+b") as file:
+    def _write_header(self, path: Path) -> None:
+        shape = (self.num_rows, *self.first.shape[1:])
+        header = {"descr": self._plain().dtype.str, "fortran_order": False, "shape": shape}
+        with path.open("r+b") as file:
             # its length does not depend on the number of rows
             np.lib.format.write_array_header_1_0(file, header)
 
     def append(self, where: str, array: AnyArray) -> None:
-        if (array.dtype, array.shape[1:]) != (self.like.dtype, self.like.shape[1:]):
-            like = f"{self.like.dtype} {self.like.shape[1:]}"
-            raise InputError(f"{where} holds {array.dtype} {array.shape[1:]} per example, the first {like}")
-        require_space(self.path.parent, array.nbytes, "the copy of the arrays")
-        with self.path.open("ab") as file:
-            for data in _pieces(array):
-                file.write(data)
+        if (array.dtype, array.shape[1:]) != (self.first.dtype, self.first.shape[1:]):
+            like = f"{self.first.dtype} {self.first.shape[1:]}"
+            raise InputError(
+                f"{where} holds {array.dtype} {array.shape[1:]} per example, the first one {like}"
+            )
+        if self.path is not None:
+            require_space(self.path.parent, array.nbytes, "the copy of the arrays")
+        # a few rows at a time: the array may be mapped, and larger than memory
+        step = max(1, _COPY_BYTES * len(array) // max(1, array.nbytes))
+        with nullcontext() if self.path is None else self.path.open("ab") as file:
+            for start in range(0, len(array), step):
+                data = array[start : start + step].tobytes()
                 self.digest.update(data)
+                if file is not None:
+                    file.write(data)
         self.num_rows += len(array)
 
     def opened(self, where: str) -> OpenArray:
-        self._write_header()
-        return _opened(self.path, where, f"sha256:{self.digest.hexdigest()}", self.like.dtype.name)
+        content, dtype = f"sha256:{self.digest.hexdigest()}", self.first.dtype.name
+        if self.path is None:
+            return _described(self._plain(), "", "C", content, dtype)
+        self._write_header(self.path)
+        return _opened(self.path, where, content, dtype)
 
 
 class MappedArrays:
@@ -359,7 +341,7 @@ class MappedArrays:
             file.check_unchanged()
             if file not in self._arrays:
                 with local_copy(path) as local:
-                    self._arrays[file] = _mapped(local, str(path))
+                    self._arrays[file] = _mapped(local)
             rows: AnyArray = np.asarray(self._arrays[file][numbers])
             # again, because the file may have changed before the rows were read
             file.check_unchanged()

@@ -6,10 +6,11 @@ import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -20,25 +21,29 @@ from tfshards.prep.sources.array_files import (
     Member,
     OpenArray,
     copy_chunks,
-    described_arrays,
     members,
     open_file,
 )
-from tfshards.prep.sources.classes import check_class_names
+from tfshards.prep.sources.base import NamedClasses
+from tfshards.prep.sources.classes import (
+    ClassNames,
+    given_class_names,
+    usual_order,
+    usual_split,
+)
 from tfshards.prep.sources.features import TEXT, array_of, kind_of, relisted
 from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.sources.kinds import Recorded
 from tfshards.prep.sources.labels import groups_of, key_column, label_column, split_names
 from tfshards.prep.sources.roles import (
+    check_effect,
     check_roles,
     flag,
     listed_columns,
     meant,
     resolve_roles,
-    roles_option,
     unknown_column,
 )
-from tfshards.prep.sources.splits import usual_order, usual_split
 from tfshards.prep.sources.staged import Rows, stage
 from tfshards.prep.sources.staged_reader import StagedReader
 from tfshards.schemas import Feature, InputError, OptionsError
@@ -46,14 +51,15 @@ from tfshards.schemas.pixels import likely_images, pixel_images
 from tfshards.schemas.schema import ITEM_SIZES, KINDS, RAW_PIXELS, UNCOMMON_DTYPES
 
 _BY_NAME = {role: role for role in ("label", "split", "key")}
-_ROLES = (*_BY_NAME, "list", "image", "value", "drop")
+ArrayRole: TypeAlias = Literal["label", "split", "key", "list", "image", "value", "drop"]
+_ROLES = get_args(ArrayRole)
 # Names of arrays that often hold classes.
 _LIKE_LABELS = ("labels", "y")
 _TEXTS_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True)
-class Arrays:
+class Arrays(NamedClasses):
     """Arrays of equal length, each of which is a feature; the key of an example is its row number.
 
     The arrays ``label``, ``split`` and ``key`` have these roles by their names; ``roles`` declares those of
@@ -65,25 +71,26 @@ class Arrays:
     bytes.
 
     Attributes:
-        arrays: a dict by name of NumPy arrays, or paths or URLs of .npy files; or an iterable of dicts of
-            NumPy arrays, which are concatenated along axis 0: it is read once, so that a generator can supply
-            arrays larger than memory; or texts as on the command line: ``NAME=FILE.npy``, ``FILE.npy`` (the
-            file's stem is the name), ``FILE.npz`` (all its arrays).
+        arrays: file of an array: NAME=FILE.npy, FILE.npy (the stem is the name) or FILE.npz (all its arrays).
+            In Python also a dict by name of NumPy arrays, or paths or URLs of .npy files; or an iterable of
+            dicts of NumPy arrays, which are concatenated along axis 0: it is read once, so that a generator
+            can supply arrays larger than memory.
         roles: role of each array: "label", one integer or text per example, at most 10,000 different ones (-1
             is no class); "split"; "key"; "list", stored as an int64 or float list; "image", uint8 or uint16
-            of shape ``(n, height, width)`` or ``(n, height, width, 1 | 3 | 4)``, which is recorded; "value",
+            of shape (n, height, width) or (n, height, width, 1 | 3 | 4), which is recorded; "value",
             stored as it is; "drop", not stored. Without a declared image, the only array of this kind with
-            sides of at least 8, or the one of several that is named ``image``, is loaded as images.
-        class_names: class names in label order; the array of labels must hold the names or their numbers.
+            sides of at least 8, or the one of several that is named "image", is loaded as images.
+        class_names: file of the class names in label order, one per line, or a dataset that has them, or the
+            names; the array of labels must hold these names or their numbers.
 
     Raises:
         OptionsError: there are no arrays, an array has no name, a role does not exist, or the class names are
             empty or repeated.
     """
 
-    arrays: Mapping[str, AnyArray | str | os.PathLike[str]] | Iterable[Chunk] | Sequence[str] | str
-    roles: Mapping[str, str] = roles_option()
-    class_names: Sequence[str] | None = None
+    arrays: Sequence[str] | str | Mapping[str, AnyArray | str | os.PathLike[str]] | Iterable[Chunk]
+    roles: Mapping[str, ArrayRole] = field(default_factory=dict)
+    class_names: ClassNames = None
 
     def __post_init__(self) -> None:
         if isinstance(self.arrays, np.ndarray):
@@ -96,21 +103,15 @@ class Arrays:
         check_roles(self.roles)
         for name, role in self.roles.items():
             if role not in _ROLES:
-                raise OptionsError(f"array {name!r}: the role {role} must be one of {', '.join(_ROLES)}")
-        check_class_names(self.class_names)
+                raise OptionsError(
+                    f"array {name!r}: the role {role} is not one of those of arrays, {', '.join(_ROLES)}"
+                )
+        given_class_names(self.class_names)
 
     @classmethod
     def from_recorded(cls, recorded: Recorded, inputs: Sequence[str]) -> Arrays:
         """Return a source with the roles of a build from the arguments that name its arrays."""
         return cls([*inputs], recorded.options["columns"])
-
-    def location(self) -> None:
-        """Return None, because the dataset may be in the folder of the array files."""
-        return
-
-    def with_class_names(self, names: Sequence[str]) -> Arrays:
-        """Return the source with these class names, unless it has its own."""
-        return self if self.class_names is not None else replace(self, class_names=names)
 
     def stage(self, folder: Path, *, group_by: str | None = None, preview: bool = False) -> StagedReader:
         """Return a reader of the arrays; those that are not in local .npy files are copied into ``folder``.
@@ -133,10 +134,8 @@ class Arrays:
                 for number, (name, file) in enumerate(files.items())
                 if name in needed
             }
-            if preview and isinstance(chunks, list):
-                opened |= described_arrays(chunks[0], needed)
-            else:
-                opened |= copy_chunks(chunks, needed, Path(target))
+            is_described = preview and isinstance(chunks, list)
+            opened |= copy_chunks(chunks, needed, None if is_described else Path(target))
             arrays = {name: [opened[part] for part in parts[name]] for name in kept}
             rows = _rows(self, arrays, roles, _row_counts(arrays, splits), group_by)
         return stage(rows, folder, preview=preview)
@@ -251,8 +250,7 @@ def _rows(
     """Return what is staged of arrays; each has a part for each split in ``counts``."""
     special = {role: name for name, role in roles.items() if role in _BY_NAME}
     columns = {role: _column(name, arrays[name], role) for role, name in special.items()}
-    if "label" not in special and source.class_names is not None:
-        raise InputError(f"no array holds the classes of class_names=; {flag('NAME', 'label')} names it")
+    check_effect("the source", roles.values(), (), ["class_names"] * (source.class_names is not None))
     splits = split_names(special["split"], columns["split"]) if "split" in special else None
     if "" not in counts:
         if splits is not None:
@@ -266,7 +264,7 @@ def _rows(
     for name, parts in arrays.items():
         role = roles.get(name, "value")
         if role == "label":
-            column = label_column(name, columns[role], source.class_names)
+            column = label_column(name, columns[role], given_class_names(source.class_names))
             dtype = parts[0].dtype if parts[0].dtype in KINDS["label"].dtypes else "int64"
             features.append(replace(column.feature, dtype=dtype))
             values[name], class_names = column.values, column.class_names

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 import numpy as np
 
@@ -167,7 +168,7 @@ class Reader(Protocol):
         """Yield the values of each row, or why it is rejected, in order.
 
         There may be any number of rows: memory does not depend on it. What is far away is requested before it
-        is needed, see ``fetching.fetched_ahead``.
+        is needed, see ``storage.in_flight``.
 
         Raises:
             InputError: an input cannot be read, is missing, or has changed since it was listed.
@@ -216,3 +217,21 @@ class Source(Protocol):
 
         These need not all occur in the source. A source whose class names the user gave keeps them.
         """
+
+
+_Named = TypeVar("_Named", bound="NamedClasses")
+
+
+class NamedClasses:
+    """What sources have in common that are not in a folder: the dataset may be anywhere."""
+
+    class_names: str | os.PathLike[str] | Sequence[str] | None
+
+    def location(self) -> None:
+        """Return None."""
+
+    def with_class_names(self: _Named, names: Sequence[str]) -> _Named:
+        """Return the source with these class names, unless it has its own."""
+        if self.class_names is not None:
+            return self
+        return cast("_Named", replace(cast("Any", self), class_names=names))

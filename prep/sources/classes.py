@@ -1,4 +1,4 @@
-"""Names of classes in label order."""
+"""Names of classes in label order, and the usual names of splits."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import os
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from typing import TypeAlias
 
-from tfshards.prep.sources.text_files import read_text
+from tfshards.prep.sources.fetching import read_text
 from tfshards.schemas import InputError, OptionsError, read_manifest
 from tfshards.schemas.errors import listed
+from tfshards.schemas.storage import any_path
 from tfshards.schemas.storage.untrusted import METADATA
 
 # More distinct values than this are quantities or names rather than classes.
@@ -32,6 +34,26 @@ def check_class_names(names: Sequence[str] | None) -> None:
         raise OptionsError("class_names= is empty; leave it out to use the class names in the data")
     for name in repeated(names):
         raise OptionsError(f"class_names= contains {name!r} twice; give each class once")
+
+
+# Class names as an option: a file of them, a dataset that has them, or the names in label order.
+ClassNames: TypeAlias = str | os.PathLike[str] | Sequence[str] | None
+
+
+def given_class_names(given: ClassNames) -> Sequence[str] | None:
+    """Return the names that an option gives, after their check."""
+    if isinstance(given, (str, os.PathLike)):
+        if not os.fspath(given):
+            raise OptionsError("class_names= is empty; leave it out to use the class names in the data")
+        path = any_path(given)
+        if not path.exists():
+            raise InputError(
+                f"class_names={os.fspath(given)!r} does not exist; name a file of class names, one per line, "
+                "or a dataset that has them"
+            )
+        return class_names_of(given) if path.is_dir() else read_class_names(given)
+    check_class_names(given)
+    return given
 
 
 def repeated(names: Iterable[str]) -> list[str]:
@@ -96,3 +118,26 @@ def class_names_of(dataset: str | os.PathLike[str]) -> tuple[str, ...]:
 def quoted(names: Sequence[object]) -> str:
     """Return the first few names with quotation marks, for a message."""
     return listed([*map(repr, names)], _SHOWN)
+
+
+# In the usual order of splits.
+USUAL_SPLITS = ("train", "training", "validation", "valid", "val", "dev", "test", "testing")
+
+
+def usual_split(name: str) -> str | None:
+    """Return a usual name of a split in lower case, such as ``train`` for ``Train``; None for other names."""
+    lower = name.lower()
+    return lower if lower in USUAL_SPLITS else None
+
+
+def usual_order(split: str) -> tuple[int, str]:
+    """Return a sort key for splits: train..., val..., dev, test..., and then others by name."""
+    starts = ("tr", "va", "de", "te")
+    rank = next((rank for rank, start in enumerate(starts) if split.startswith(start)), len(starts))
+    return rank, split
+
+
+def usual_splits(names: Collection[str]) -> tuple[dict[str, str], list[str]]:
+    """Return the split of each name that is a usual one, and the other names, both in their order."""
+    splits = {name: split for name in names if (split := usual_split(name))}
+    return splits, [name for name in names if name not in splits]

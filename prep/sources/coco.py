@@ -8,21 +8,15 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 from unicodedata import normalize
 
 import numpy as np
 
-from tfshards.prep.sources.annotations import (
-    AnnotatedImage,
-    AnnotatedImages,
-    Annotations,
-    is_text,
-)
-from tfshards.prep.sources.boundary import Boundary
+from tfshards.prep.sources.annotations import Annotations, ImageRows, Values, is_text
+from tfshards.prep.sources.classes import usual_split
+from tfshards.prep.sources.fetching import Boundary, read_file
 from tfshards.prep.sources.row_columns import TableRows
-from tfshards.prep.sources.splits import usual_split
-from tfshards.prep.sources.text_files import read_file
 from tfshards.schemas import InputError
 from tfshards.schemas.errors import listed
 from tfshards.schemas.json_reader import load_json, shown
@@ -33,21 +27,21 @@ _FORMS = ("annotations/instances_*.json", "annotations/person_keypoints_*.json",
 # The folder of images train2017, and the split train.
 _NAME = re.compile(r"(?:instances|person_keypoints)_((.+?)(?:20\d\d)?)\.json")
 _LARGEST = float(np.finfo(np.float32).max)
-# An image, a category or an annotation in a file, by the names of its values.
-_Entry: TypeAlias = "dict[str, Any]"
 
 
 @dataclass(frozen=True)
 class Coco(Annotations):
     """The images and objects in annotation files of COCO.
 
-    ``source`` is a file; or a folder with ``annotations/instances_SPLIT.json``, or if it has none
-    ``annotations/person_keypoints_SPLIT.json``, or ``SPLIT/_annotations.coco.json``, each of which is a
-    split.
     Without ``root`` the images are searched for next to the annotations. ``objects/bbox`` is ``xywh`` in
     pixels; without ``boxes_in``, the size that the annotations state of an image shows whether boxes refer to
     the pixels in its file. Other features are ``image_id``, ``objects/area``, ``objects/iscrowd`` and, if any
     object has keypoints, ``objects/keypoints`` as ``xyv``. Other attributes are those of ``Annotations``.
+
+    Attributes:
+        source: annotation file such as instances_train2017.json; or a folder with
+            annotations/instances_SPLIT.json, or if it has none annotations/person_keypoints_SPLIT.json, or
+            SPLIT/_annotations.coco.json, each of which is a split.
     """
 
     kind = "coco"
@@ -62,8 +56,8 @@ class Coco(Annotations):
         splits = _splits(path)
         # a folder "annotations" is next to those of images
         above = path.parent.parent if path.parent.name == "annotations" else path.parent
-        images = AnnotatedImages(Path(str(root or (path if path.is_dir() else above))))
-        inside = Boundary(images.root, follow_links=self.follow_links)
+        rows = ImageRows(Path(str(root or (path if path.is_dir() else above))))
+        inside = Boundary(rows.root, follow_links=self.follow_links)
         # what is not stored is not checked
         dropped = {name for name, role in self.roles.items() if role == "drop"}
         values = {n: value for n, value in _VALUES.items() if dropped.isdisjoint(("objects", f"objects/{n}"))}
@@ -74,23 +68,26 @@ class Coco(Annotations):
         for file, split in splits.items():
             if file != path:
                 Boundary(path, follow_links=self.follow_links).check(file)
-            document = _Document(file)
+            document = _document(file)
+            images = _by_id(file, document, "images", "file_name")
+            if not images:
+                raise InputError(f"{file} has no images; correct the file")
             # Windows writes paths with backslashes
-            paths = {n: each["file_name"].replace("\\", "/") for n, each in document.images.items()}
-            own = _image_folder(file, [*paths.values()], images.root)
-            inside.check(own)
-            by_id = {
-                n: images.add(own / name, split, image_id=n, **_size(document.images[n]))
-                for n, name in paths.items()
-            }
-            class_names.setdefault(_add_objects(document, by_id, values, unread), file)
+            paths = {n: each["file_name"].replace("\\", "/") for n, each in images.items()}
+            folder = _image_folder(file, [*paths.values()], rows.root)
+            inside.check(folder)
+            by_id = {n: rows.add(folder / name, split, image_id=n) for n, name in paths.items()}
+            categories = _by_id(file, document, "categories", "name") if "category" in values else {}
+            labels = {number: label for label, number in enumerate(sorted(categories))}
+            _add_objects(file, document["annotations"], by_id, labels, values, unread)
+            class_names.setdefault(tuple(categories[number]["name"] for number in labels), file)
         if len(class_names) > 1:
             first, other, *_ = class_names.values()
             raise InputError(f"{other}: its categories differ from those of {first}; build two datasets")
         roles = {name: value.role for name, value in (_VALUES | values).items()}
-        if "keypoints" in values and not _complete_keypoints(images.by_path.values()):
+        if "keypoints" in values and not _complete_keypoints(rows.by_path.values()):
             del roles["keypoints"]
-        return images.table_rows(path, roles, next(iter(class_names)), _warnings(path, splits, unread))
+        return rows.table_rows(path, roles, next(iter(class_names)), _warnings(path, splits, unread))
 
 
 def _splits(path: Path) -> dict[Path, str]:
@@ -143,94 +140,78 @@ def _image_folder(file: Path, paths: Sequence[str], base: Path) -> Path:
     )
 
 
-class _Document:
-    """The content of an annotation file.
-
-    Attributes:
-        file: its path.
-        images: the images by id, each with a text ``file_name``.
-        annotations: the annotations of all images.
-    """
-
-    def __init__(self, file: Path) -> None:
-        self.file = file
-        try:
-            self._content = load_json(read_file(file))
-        except ValueError as error:
-            raise InputError(f"{file} is not JSON: {error}") from None
-        self.annotations = self._list("annotations")
-        if self.annotations and all("caption" in each and "bbox" not in each for each in self.annotations):
-            raise InputError(f"{file} has captions, not objects; write a table of file_name and caption")
-        self.images = self.by_id("images", "file_name")
-        if not self.images:
-            raise InputError(f"{file} has no images; correct the file")
-
-    def by_id(self, kind: str, key: str) -> dict[int, _Entry]:
-        """Return the images or categories, which have a text ``key``, by their ids."""
-        found: dict[int, _Entry] = {}
-        for index, each in enumerate(self._list(kind)):
-            where, number, text = f"{self.file}: {kind}[{index}]", each.get("id"), each.get(key)
-            if type(number) is not int or not 0 <= number < 1 << 63 or number in found:
-                raise InputError(f"{where}.id is {shown(number)}, must be another integer from 0 to 2^63 - 1")
-            if not is_text(text):
-                raise InputError(f"{where}.{key} is {shown(text)}, must be text that is not empty")
-            found[number] = each
-        return found
-
-    def _list(self, kind: str) -> list[_Entry]:
-        found = self._content.get(kind) if isinstance(self._content, dict) else None
-        if not isinstance(found, list):
-            raise InputError(f"{self.file}: {kind} is {shown(found)}, must be a list; correct the file")
-        return [each if isinstance(each, dict) else {} for each in found]
+def _document(file: Path) -> Values:
+    """Return the content of an annotation file, which has a list of annotations of objects."""
+    try:
+        content = load_json(read_file(file))
+    except ValueError as error:
+        raise InputError(f"{file} is not JSON: {error}") from None
+    document = content if isinstance(content, dict) else {}
+    document["annotations"] = _entries(file, document, "annotations")
+    if document["annotations"] and all("caption" in e and "bbox" not in e for e in document["annotations"]):
+        raise InputError(f"{file} has captions, not objects; write a table of file_name and caption")
+    return document
 
 
-def _size(image: Mapping[str, Any]) -> dict[str, int | None]:
-    """Return the width and height of an image, or None if the file does not state them."""
-    size = {name: image.get(name) for name in ("width", "height")}
-    is_stated = all(type(side) is int and 0 < side < 1 << 31 for side in size.values())
-    return size if is_stated else dict.fromkeys(size)
+def _entries(file: Path, document: Mapping[str, Any], kind: str) -> list[Values]:
+    """Return a list of objects of JSON; in place of another value there is an empty object."""
+    found = document.get(kind)
+    if not isinstance(found, list):
+        raise InputError(f"{file}: {kind} is {shown(found)}, must be a list; name a file of COCO's objects")
+    return [each if isinstance(each, dict) else {} for each in found]
+
+
+def _by_id(file: Path, document: Mapping[str, Any], kind: str, key: str) -> dict[int, Values]:
+    """Return the images or categories, which have a text ``key``, by their ids."""
+    found: dict[int, Values] = {}
+    for index, each in enumerate(_entries(file, document, kind)):
+        where, number, text = f"{file}: {kind}[{index}]", each.get("id"), each.get(key)
+        if type(number) is not int or not 0 <= number < 1 << 63 or number in found:
+            raise InputError(f"{where}.id is {shown(number)}, must be another integer from 0 to 2^63 - 1")
+        if not is_text(text):
+            raise InputError(f"{where}.{key} is {shown(text)}, must be text that is not empty")
+        found[number] = each
+    return found
 
 
 def _add_objects(
-    document: _Document,
-    images: Mapping[int, AnnotatedImage],
+    file: Path,
+    annotations: Sequence[Values],
+    rows: Mapping[int, Values],
+    labels: Mapping[int, int],
     values: Mapping[str, _Value],
     unread: Counter[str],
-) -> tuple[str, ...]:
-    """Add the annotations to their images, count what is not read, and return the names of categories."""
-    categories = document.by_id("categories", "name") if "category" in values else {}
-    labels = {number: label for label, number in enumerate(sorted(categories))}
+) -> None:
+    """Add the annotations to the rows of their images, by id, and count what is not read."""
     read = _READ | {value.key for value in values.values()}
-    unread.update(f"annotations.{key}" for each in document.annotations for key in each if key not in read)
+    unread.update(f"annotations.{key}" for each in annotations for key in each if key not in read)
     num_lone = 0
-    for index, each in enumerate(document.annotations if values else []):
+    for index, each in enumerate(annotations if values else []):
         number: Any = each.get("image_id")
         if type(number) not in (int, float):
             raise InputError(
-                f"{document.file}: annotations[{index}].image_id is {shown(number)} "
-                f"({type(number).__name__}); write the id of its image, an integer"
+                f"{file}: annotations[{index}].image_id is {shown(number)} ({type(number).__name__}); write "
+                "the id of its image, an integer"
             )
-        if number not in images:
+        if number not in rows:
             num_lone += 1
             continue
-        found: dict[str, Any] = {}
+        found: Values = {}
         try:
             for name, value in values.items():
                 found[name] = value.read(each, labels)
         except (KeyError, TypeError, ValueError):
             fault = f"{value.key} is {shown(each.get(value.key))}, must be {value.allowed}"
-            images[number].reject(f"{document.file.name}: annotations[{index}].{fault}")
+            rows[number].setdefault("fault", f"{file.name}: annotations[{index}].{fault}")
         else:
-            images[number].objects.append(found)
+            rows[number]["objects"].append(found)
             unread["objects without polygons"] += found.get("polygons") == []
-    if 0 < num_lone == len(document.annotations):
+    if 0 < num_lone == len(annotations):
         raise InputError(
-            f"{document.file}: no annotation has its image: annotations[0].image_id is "
-            f"{document.annotations[0]['image_id']}, but images have the ids "
-            f"{listed([*map(str, images)], 3)}; correct the ids"
+            f"{file}: no annotation has its image: annotations[0].image_id is {annotations[0]['image_id']}, "
+            f"but images have the ids {listed([*map(str, rows)], 3)}; correct the ids"
         )
     unread["annotations without their image"] += num_lone
-    return tuple(categories[number]["name"] for number in labels)
 
 
 class _Value(NamedTuple):
@@ -240,7 +221,7 @@ class _Value(NamedTuple):
     allowed: str
     role: str
     # from an annotation and the labels of categories; raises an error of Python's if it is not valid
-    read: Callable[[_Entry, Mapping[int, int]], Any]
+    read: Callable[[Values, Mapping[int, int]], Any]
 
 
 def _floats(values: object, count: int) -> list[float]:
@@ -252,19 +233,19 @@ def _floats(values: object, count: int) -> list[float]:
     return [*map(float, values)]
 
 
-def _area(each: _Entry, _: object) -> float:
+def _area(each: Values, _: object) -> float:
     if each.get("area") is not None:
         return _floats([each["area"]], 1)[0]
     _, _, width, height = _floats(each["bbox"], 4)
     return width * height
 
 
-def _keypoints(each: _Entry, _: object) -> list[float]:
+def _keypoints(each: Values, _: object) -> list[float]:
     points = each.get("keypoints") or []
     return _floats(points, len(points) // 3 * 3)
 
 
-def _polygons(each: _Entry, _: object) -> list[list[float]]:
+def _polygons(each: Values, _: object) -> list[list[float]]:
     shape = each.get("segmentation") or []
     # RLE has no polygons
     is_rle = isinstance(shape, dict) and {"counts", "size"} <= {*shape}
@@ -285,20 +266,21 @@ _POLYGONS = _Value("segmentation", "polygons of 3 points or more, or RLE", "xy",
 _READ = {"id", "image_id", *(value.key for value in _VALUES.values())}
 
 
-def _complete_keypoints(images: Collection[AnnotatedImage]) -> bool:
+def _complete_keypoints(rows: Collection[Values]) -> bool:
     """Give all objects as many keypoints as most have, and return whether any object has some.
 
     Objects without keypoints get zeros: a visibility of 0 means that a point is not labeled. An image with
     another number of them is rejected.
     """
-    counts = Counter(len(each["keypoints"]) for image in images for each in image.objects)
+    counts = Counter(len(each["keypoints"]) for row in rows for each in row["objects"])
     del counts[0]
     most = max(counts, key=lambda count: (counts[count], count), default=0)
-    for image in images:
-        for each in image.objects:
+    for row in rows:
+        for each in row["objects"]:
             number = len(each["keypoints"])
             if number not in (0, most):
-                image.reject(f"an object has {number // 3} keypoints, but most have {most // 3}")
+                fault = f"an object has {number // 3} keypoints, but most have {most // 3}"
+                row.setdefault("fault", fault)
             each["keypoints"] = each["keypoints"] if number == most else [0.0] * most
     return most > 0
 

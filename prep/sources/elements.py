@@ -8,21 +8,22 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import attrgetter
 from pathlib import PurePath
-from typing import Any, ClassVar, NamedTuple, get_args
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from tfshards.prep.imaging.coordinates import Outside, Reference
-from tfshards.prep.imaging.options import MAX_BYTES, ImageOptions
+from tfshards.prep.imaging.options import MAX_BYTES, ImageOptions, changed_images
 from tfshards.prep.imaging.pillow import Picture
 from tfshards.prep.imaging.pixels import encoded_picture, encoded_pixels
-from tfshards.prep.option import check_choices, option
+from tfshards.prep.option import check_choices
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.classes import check_class_names
 from tfshards.prep.sources.features import kind_of
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.prep.sources.pictures import ImageRules, check_mask_depth, mask_options
 from tfshards.prep.sources.roles import (
+    check_effect,
     check_roles,
     check_undeclared,
     check_undeclared_boxes,
@@ -32,14 +33,14 @@ from tfshards.prep.sources.roles import (
 )
 from tfshards.schemas import Feature, InputError, OptionsError
 from tfshards.schemas.coordinates import Coordinates, coordinates_of
-from tfshards.schemas.errors import check_instance, listed, one_line
+from tfshards.schemas.errors import check_instance, one_line
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import name_fault
 from tfshards.schemas.schema import COORDINATES
 from tfshards.schemas.storage.untrusted import open_regular
 
-# names, and characters of a value, in a message
-_SHOWN_NAMES, _SHOWN = 20, 80
+# characters of a value in a message
+_SHOWN = 80
 # items of a list that may be images
 _LOOKED_AT = 8
 
@@ -59,24 +60,6 @@ class Form(NamedTuple):
     def wide(self) -> tuple[Feature, ...]:
         """The features whose values are written to files, see ``wide.py``."""
         return tuple(feature for feature in self.features if not feature.is_label)
-
-    def has_role(self, *roles: str) -> bool:
-        """Return whether a value has one of these roles."""
-        return any(role in roles for _, role in self.roles)
-
-    @property
-    def image(self) -> str | None:
-        """The name of the first image; None without one."""
-        return next((feature.name for feature in self.features if feature.is_image), None)
-
-    @property
-    def label(self) -> str | None:
-        """The name of the first label; None without one."""
-        return next((feature.name for feature in self.features if feature.is_label), None)
-
-    def __str__(self) -> str:
-        """Return the names of the features, for a message."""
-        return listed([feature.name for feature in self.features], _SHOWN_NAMES)
 
     def to_json(self) -> dict[str, Json]:
         """Return the form as ``from_json`` takes it."""
@@ -115,24 +98,6 @@ class Form(NamedTuple):
                 )
 
 
-class Encoded(NamedTuple):
-    """One element as it is stored.
-
-    Attributes:
-        form: roles and features.
-        values: value of each feature but the label, as ``records.example`` encodes it.
-        label: number or name of the class; None for no class.
-        split: name of the split; empty without one.
-        key: value with the role ``key``, or None.
-    """
-
-    form: Form
-    values: Sequence[Values]
-    label: int | str | None
-    split: str
-    key: object
-
-
 @dataclass(frozen=True)
 class Elements:
     """How elements are stored: the arguments that ``Examples`` and ``WriteShards`` describe.
@@ -151,8 +116,10 @@ class Elements:
     roles: Mapping[str, str] = field(default_factory=dict)
     images: ImageOptions = field(default_factory=ImageOptions)
     class_names: Sequence[str] | None = None
-    outside_boxes: Outside = option("reject", "", choices=get_args(Outside))
-    boxes_in: Reference | None = option(None, "", choices=get_args(Reference))
+    outside_boxes: Outside = "reject"
+    boxes_in: Reference | None = None
+
+    RECORDED: ClassVar[tuple[str, ...]] = ("outside_boxes", "boxes_in")
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -162,12 +129,16 @@ class Elements:
         if template := next(filter(is_template, self.roles), None):
             raise OptionsError(f"roles: {template!r} is a template of paths, which only tables have")
 
-    def encode(self, values: object, first: Form | None = None) -> Encoded:
-        """Return an element as it is stored.
+    def encode(self, values: object, first: Form | None = None) -> tuple[Form, list[Values], dict[str, Any]]:
+        """Return the form of an element and its values as they are stored.
 
         Args:
             values: values by name.
             first: the form of the first element, if it decides about lists and numbers of Python.
+
+        Returns:
+            The form; the value of each feature but the label, as ``records.example`` encodes it; and what has
+            the role ``label`` (None for no class), ``split`` or ``key``.
 
         Raises:
             InputError: a value cannot be stored, or does not fit its role.
@@ -177,11 +148,10 @@ class Elements:
         firsts = {} if first is None else {feature.name: feature for feature in first.features}
         features: list[Feature] = []
         encoded: list[Values] = []
-        label: int | str | None = None
+        special: dict[str, Any] = {}
         for name, feature_name in stored_names:
             value, role = given[name], roles.get(name, "value")
             if role == "label":
-                label = _label_value(name, value)
                 features.append(_feature_of(feature_name, "label", "int64"))
                 continue
             if role in ("image", "mask"):
@@ -197,24 +167,23 @@ class Elements:
             encoded.append(stored)
         if "image" in roles.values():
             check_undeclared_boxes((each for each in features if each.name not in roles), self.source)
-        single = {role: given[name] for name, role in roles.items() if role in ("split", "key")}
-        split = _split_value(single["split"]) if "split" in single else ""
-        form = Form(tuple(roles.items()), tuple(features))
-        return Encoded(form, encoded, label, split, single.get("key"))
+        for name, role in roles.items():
+            if role in ("label", "split", "key"):
+                special[role] = special_value(name, given[name], role)
+        return Form(tuple(roles.items()), tuple(features)), encoded, special
 
     def check(self, form: Form) -> None:
         """Raise an error if an option has no effect on elements of this form."""
-        if self.images != ImageOptions() and not form.has_role("image", "mask"):
-            raise OptionsError(f"images= has no effect: none of {form} is an image; declare it in roles=")
-        if self.class_names is not None and not form.has_role("label"):
-            raise InputError(f"class_names= has no effect: none of {form} is a label; declare it in roles=")
-        check_mask_depth(self.images, has_masks=form.has_role("mask"))
+        of_labels = ["class_names"] * (self.class_names is not None)
+        check_effect(self.source, dict(form.roles).values(), changed_images(self.images.to_json()), of_labels)
+        check_mask_depth(self.images, has_masks=any(feature.is_mask for feature in form.features))
         self.rules(form)
 
     def rules(self, form: Form) -> ImageRules:
         """Return how images are stored of elements of this form."""
         masks = frozenset(feature.name for feature in form.features if feature.is_mask)
-        coordinates, image = coordinates_of(form.features), form.image
+        coordinates = coordinates_of(form.features)
+        image = next((feature.name for feature in form.features if feature.is_image), None)
         return ImageRules(self.images, masks, coordinates, image, self.outside_boxes, self.boxes_in)
 
 
@@ -286,55 +255,40 @@ def _image_value(name: str, value: object) -> bytes:
         raise InputError(f"the image {name!r}: {error}") from None
 
 
-def _label_value(name: str, value: object) -> int | str | None:
-    """Return the number or the name of a class; None for no class."""
-    value = _single(value)
-    if value is None or value == b"":
-        return None
-    if isinstance(value, bytes):
-        return to_text(value)
-    if isinstance(value, int) and -1 <= value < 1 << 63:
-        return int(value)
-    raise InputError(
-        f"the label {name!r} is {one_line(repr(value))[:_SHOWN]}, which is not a class; give the number of "
-        "a class, or its name; the role value stores it as it is"
-    )
+def special_value(name: str, value: object, role: str) -> int | str | bytes | None:
+    """Return the class of a label (None for no class), the name of a split, or the bytes of a key.
 
-
-def _split_value(value: object) -> str:
-    """Return the name of a split; numbers become text."""
-    split = to_text(_name("split", value))
-    if fault := name_fault(split):
-        raise InputError(f"the split {fault}")
-    return split
-
-
-def encode_key(key: object) -> bytes:
-    """Return a key, text, bytes or an integer, as bytes, or raise InputError if it cannot be one."""
-    encoded = _name("key", key)
-    if not encoded or b"\0" in encoded:
-        raise InputError(f"the key {key!r} must be one or more characters without NUL")
-    return encoded
-
-
-def _name(what: str, value: object) -> bytes:
-    """Return text, bytes or an integer as bytes; ``what`` it is, is for messages."""
-    name = _single(value)
-    if isinstance(name, int) and not isinstance(name, bool):
-        return b"%d" % name
-    if not isinstance(name, bytes):
-        raise InputError(f"the {what} {value!r} is of type {type(value).__name__}, not text or an integer")
-    return name
-
-
-def _single(value: object) -> object:
-    """Return a single number of NumPy as one of Python, and text as bytes."""
+    Raises:
+        InputError: the value cannot have this role.
+    """
     if isinstance(value, (np.ndarray, np.generic)) and not value.shape:
         value = value.item()
     try:
-        return to_bytes(value) if isinstance(value, str) else value
+        value = to_bytes(value) if isinstance(value, str) else value
     except UnicodeEncodeError as error:
         raise InputError(f"{value!r} is not valid Unicode: {error.reason}") from None
+    if role == "label":
+        if value is None or value == b"":
+            return None
+        if isinstance(value, bytes):
+            return to_text(value)
+        if isinstance(value, int) and -1 <= value < 1 << 63:
+            return int(value)
+        raise InputError(
+            f"the label {name!r} is {one_line(repr(value))[:_SHOWN]}, which is not a class; give the number "
+            "of a class, or its name; the role value stores it as it is"
+        )
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = b"%d" % value
+    if not isinstance(value, bytes):
+        raise InputError(f"the {role} {value!r} is of type {type(value).__name__}, not text or an integer")
+    if role == "split":
+        if fault := name_fault(to_text(value)):
+            raise InputError(f"the split {fault}")
+        return to_text(value)
+    if not value or b"\0" in value:
+        raise InputError(f"the key {to_text(value)!r} must be one or more characters without NUL")
+    return value
 
 
 def _stored_value(name: str, value: Any, role: str, first: Feature | None = None) -> tuple[Feature, Values]:  # noqa: ANN401

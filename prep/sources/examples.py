@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, ClassVar, cast
 
-from tfshards.prep.progress.bars import Display
+from tfshards.prep.progress.lines import Meter
+from tfshards.prep.sources.base import NamedClasses
 from tfshards.prep.sources.elements import Elements
 from tfshards.prep.sources.keys import to_text
 from tfshards.prep.sources.spill import Description, Spill, described, stage_elements
 from tfshards.prep.sources.staged_reader import StagedReader
 from tfshards.schemas import InputError, OptionsError
-from tfshards.schemas.errors import size
 from tfshards.schemas.names import name_fault
 
 
 @dataclass(frozen=True)
-class Examples(Elements):
+class Examples(Elements, NamedClasses):
     """The examples of any Python iterable: dicts of values by name, or pairs ``(key, dict)``.
 
     The iterable is a list, a generator, an object with ``__len__`` and ``__getitem__`` such as a dataset of
@@ -58,14 +57,6 @@ class Examples(Elements):
 
     examples: Iterable[object] | Mapping[str, Any] | Callable[[], Iterable[object]]
 
-    def location(self) -> None:
-        """Return None, because there is no folder of the examples."""
-        return
-
-    def with_class_names(self, names: Sequence[str]) -> Examples:
-        """Return the source with these class names, unless it has its own."""
-        return self if self.class_names is not None else replace(self, class_names=names)
-
     def stage(self, folder: Path, *, group_by: str | None = None, preview: bool = False) -> StagedReader:
         """Return a reader of the examples, after reading them into ``folder``.
 
@@ -79,8 +70,8 @@ class Examples(Elements):
                 stored, or a key is repeated.
         """
         spill = Spill(self, None if preview else folder)
-        with Display("reading examples", _length_of(self.examples), "examples") as display:
-            table = described(_descriptions(spill, self.examples, display))
+        with Meter("reading examples", _length_of(self.examples), "examples") as meter:
+            table = described(_descriptions(spill, self.examples, meter))
         spill.close()
         if spill.form is None:
             raise InputError(
@@ -100,10 +91,9 @@ class Examples(Elements):
         )
 
 
-def _descriptions(spill: Spill, examples: object, display: Display) -> Iterator[Description]:
+def _descriptions(spill: Spill, examples: object, meter: Meter) -> Iterator[Description]:
     """Store the examples of an iterable, or of each iterable in a mapping of them by split; describe each."""
     parts = examples if isinstance(examples, Mapping) else {"": examples}
-    started, count = time.monotonic(), 0
     for split, part in parts.items():
         fault = name_fault(split) if isinstance(split, str) else f"{split!r} must be a string"
         if fault and parts is examples:
@@ -120,10 +110,7 @@ def _descriptions(spill: Spill, examples: object, display: Display) -> Iterator[
                     "name, or pairs of a key and a dict; Table(frame) takes a table"
                 )
             yield spill.describe(key, values, split, number)
-            count += 1
-            display.advance(1, size(spill.num_bytes))
-            if display.is_due:
-                display.report(count, count / (time.monotonic() - started), spill.num_bytes)
+            meter.add(1)
 
 
 def _items(given: object) -> Iterable[object]:

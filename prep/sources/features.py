@@ -305,16 +305,24 @@ def flattened(table: pa.Table) -> pa.Table:
 
 
 def _flat(name: str, column: pa.ChunkedArray) -> Iterator[tuple[str, pa.ChunkedArray]]:
-    flat, lengths = unlisted(column)
-    kind = flat.type
-    if pa.types.is_dictionary(kind):
-        yield from _flat(name, relisted(flat.cast(kind.value_type), lengths))
-    elif pa.types.is_struct(kind) and kind.num_fields and not is_image_struct(kind):
-        for field, values in fields_of(flat).items():
-            yield from _flat(f"{name}/{field}", relisted(values, lengths))
+    kind = column.type
+    if is_list_type(kind):
+        items, lengths = unlisted(column)
+        yield from ((field, relisted(values, lengths)) for field, values in _flat(name, items))
+    elif pa.types.is_dictionary(kind):
+        yield from _flat(name, column.cast(kind.value_type))
+    elif is_image_struct(kind):
+        yield name, column.cast(pa.struct([(field.name, _wide(field.type)) for field in kind]))
+    elif pa.types.is_struct(kind) and kind.num_fields:
+        for field, values in fields_of(column).items():
+            yield from _flat(f"{name}/{field}", values)
     else:
-        wide = pa.large_string() if is_text_type(kind) else TEXT if is_bytes_type(kind) else kind
-        yield name, relisted(flat.cast(wide), lengths)
+        yield name, column.cast(_wide(kind))
+
+
+def _wide(kind: pa.DataType) -> pa.DataType:
+    """Return the one type of text, or of bytes; other types as they are."""
+    return pa.large_string() if is_text_type(kind) else TEXT if is_bytes_type(kind) else kind
 
 
 def is_image_struct(kind: pa.DataType) -> bool:

@@ -1,26 +1,25 @@
-"""Files and objects, unchanged since they were listed; many objects are requested before they are needed."""
+"""Read the files and objects of users: inside of their source, unchanged since listed, or as text."""
 
 from __future__ import annotations
 
+import codecs
 import os
 import shutil
 import tempfile
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from tfshards.schemas import InputError
-from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.any_path import on_disk
-from tfshards.schemas.storage.reader import NUM_REQUESTS, in_background, stamp_of
-from tfshards.schemas.storage.untrusted import open_regular, read_most
+from tfshards.schemas.storage.reader import NUM_REQUESTS, stamp_of
+from tfshards.schemas.storage.untrusted import LISTS, Limit, open_regular, read_most, read_whole
 from tfshards.schemas.storage.verbs import may_pass
 
-Item = TypeVar("Item")
-Found = TypeVar("Found")
+# Requests for files of examples that are ahead, so that no connection idles while results are used.
+FILES_AHEAD = 2 * NUM_REQUESTS
 _COPY_BYTES = 1 << 20
 
 
@@ -84,32 +83,101 @@ def unreadable(path: AnyPath | bytes | str, error: OSError) -> InputError:
     return InputError(f"{shown}: cannot be read: {error.strerror or error}{remedy}", code="unreadable")
 
 
-# Bytes that one iterator holds before they are needed; several are read at the same time.
-_MOST_AHEAD = 16 << 20
-_MOST_CALLS = 2 * NUM_REQUESTS
+# Text files that people write: UTF-8 with or without a byte order mark; an error names other encodings.
+_LOOKED_AT = 64
 
 
-def fetched_ahead(
-    fetch: Callable[[Item], Found], items: Iterable[Item], num_bytes: Callable[[Item], int]
-) -> Iterator[Found]:
-    """Yield what ``fetch`` returns for each item, in order, while calls for the next items are made.
-
-    Twice ``NUM_REQUESTS`` calls are ahead, so that no connection idles while results are used; fewer if they
-    have many ``num_bytes``, but always one.
-    """
-    ahead: deque[tuple[Future[Found], int]] = deque()
-    held = 0
+def read_file(path: AnyPath | str | os.PathLike[str], limit: Limit = LISTS) -> bytes:
+    """Return the content of a file, or raise InputError if it cannot be read, or is larger than allowed."""
     try:
-        for item in items:
-            size = num_bytes(item)
-            while ahead and (len(ahead) == _MOST_CALLS or held + size > _MOST_AHEAD):
-                future, done = ahead.popleft()
-                held -= done
-                yield future.result()
-            ahead.append((in_background(fetch, item), size))
-            held += size
-        while ahead:
-            yield ahead.popleft()[0].result()
-    finally:
-        for future, _ in ahead:
-            future.cancel()
+        return read_whole(any_path(path), limit)
+    except OSError as error:
+        raise unreadable(str(path), error) from None
+
+
+def read_text(path: AnyPath | str | os.PathLike[str], limit: Limit = LISTS) -> str:
+    """Return the text of a file, or raise InputError if it cannot be read, or is not UTF-8."""
+    data = read_file(path, limit)
+    try:
+        return decoded(data)
+    except ValueError as error:
+        raise InputError(f"{path} {error}") from None
+
+
+def read_paths(path: AnyPath) -> bytes:
+    """Return the text of a file of paths, which need not be UTF-8, without a byte order mark."""
+    data = read_file(path)
+    try:
+        return without_mark(data)
+    except ValueError as error:
+        raise InputError(f"{path} {error}") from None
+
+
+def decoded(data: bytes) -> str:
+    """Return the text in the content of a file, or raise ValueError if it is not UTF-8."""
+    try:
+        return without_mark(data).decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"is not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8") from None
+
+
+def without_mark(start: bytes) -> bytes:
+    """Return UTF-8 without its byte order mark, or raise ValueError if it evidently is another encoding."""
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in start[:_LOOKED_AT]:
+        raise ValueError("is UTF-16, UTF-32 or binary; save it as UTF-8")
+    return start.removeprefix(codecs.BOM_UTF8)
+
+
+class Boundary:
+    """The folder that all files of a source are in, with links followed, unless the user allows others.
+
+    Whoever wrote the annotations of a source may name any path; a file elsewhere is neither read nor quoted.
+    """
+
+    def __init__(self, folder: str | bytes | os.PathLike[str], *, follow_links: bool) -> None:
+        """Set the folder; with ``follow_links`` files may be outside it."""
+        self._folder = os.fsencode(folder)
+        self._below = os.path.join(os.path.realpath(self._folder), b"")
+        self._follow_links = follow_links
+        # by folder
+        self._real_folders: dict[bytes, bytes] = {}
+
+    def holds(self, path: str | bytes | os.PathLike[str]) -> bool:
+        """Return whether a file, which need not exist, may be read."""
+        return self._allows(self._real(os.fsencode(path)))
+
+    def check(self, path: str | bytes | os.PathLike[str], given: str | None = None) -> bytes:
+        """Return the path of a file relative to the folder, with links followed.
+
+        Raises:
+            InputError: the file may not be read; ``given`` is how its path was written.
+        """
+        real = self._real(os.fsencode(path))
+        if not self._allows(real):
+            raise outside(self._folder, os.fsdecode(path) if given is None else given)
+        is_below = real.startswith(self._below)
+        return real[len(self._below) :] if is_below else os.path.relpath(real, self._below)
+
+    def _allows(self, real: bytes) -> bool:
+        return self._follow_links or os.path.join(real, b"").startswith(self._below)
+
+    def _real(self, path: bytes) -> bytes:
+        if b"\0" in path:
+            # it cannot exist
+            return self._below
+        # not normpath: after a link, ".." is the folder that holds the target of the link
+        folder, name = os.path.split(path)
+        if name in (b"", b".", b"..") or os.path.islink(path):
+            return os.path.realpath(path)
+        if folder not in self._real_folders:
+            self._real_folders[folder] = os.path.realpath(folder)
+        return os.path.join(self._real_folders[folder], name)
+
+
+def outside(folder: bytes, given: str) -> InputError:
+    """Return the error for a path that leaves a folder."""
+    return InputError(
+        f"{given!r} is outside {os.fsdecode(folder)}; give the folder that holds all files with root=, or "
+        "allow this with follow_links=True",
+        code="outside-folder",
+    )

@@ -15,11 +15,10 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from tfshards.prep.sources.boundary import Boundary, outside
-from tfshards.prep.sources.fetching import unreadable
+from tfshards.prep.sources.fetching import Boundary, outside, unreadable
 from tfshards.prep.sources.keys import in_any_form, to_text
-from tfshards.prep.sources.remote_tree import RemoteTree, tree_of
 from tfshards.prep.sources.roles import flag, is_template
+from tfshards.prep.sources.tree import RemoteTree, tree_of
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import listed
 from tfshards.schemas.index import IntArray
@@ -58,14 +57,14 @@ class ImageFiles(NamedTuple):
 
 
 def stat_images(
-    root: bytes, paths: Sequence[bytes], embedded: Sequence[int | None], *, follow_links: bool
+    root: bytes, paths: Sequence[bytes], embedded: IntArray | None, *, follow_links: bool
 ) -> ImageFiles:
     """Return the files of a column of images.
 
     Args:
         root: folder, or its URL, to which the paths are relative.
         paths: path of each row; empty for none.
-        embedded: size of the image in each row, or None if the path names it.
+        embedded: size of the image in each row, -1 where the path names it; None if paths name all.
         follow_links: allow files outside ``root``.
 
     Raises:
@@ -75,9 +74,10 @@ def stat_images(
     found: list[_Status] = []
     names, real = [*paths], [b""] * len(paths)
     remote: dict[int, RemotePath] = {}
-    for row, (path, size) in enumerate(zip(paths, embedded, strict=True)):
+    held = [-1] * len(paths) if embedded is None else embedded.tolist()
+    for row, (path, size) in enumerate(zip(paths, held, strict=True)):
         status = _MISSING
-        if size is not None:
+        if size >= 0:
             status = (size, 0)
         elif path and b"\0" not in path:
             where = location_of(root, path) if is_far or b"://" in path else None
@@ -102,15 +102,10 @@ def check_found(column: str, files: ImageFiles, root: bytes) -> None:
     first = next(filter(None, files.paths), None)
     if first and len(files.sizes) and files.sizes.max() < 0:
         text = to_text(first)[:_SHOWN_CHARACTERS]
-        as_text = f", store the column as text with {flag(column, 'value')}"
+        template = f"{flag(f'{{{column}}}.jpg', 'image')} {flag(column, 'drop')}"
+        remedy = f"write paths with suffixes, or add these by {template}"
         if is_template(column):
             remedy = f"write another template, such as {flag('train/{id}.jpg', 'image')}"
-        elif os.path.splitext(first)[1]:
-            remedy = f"write whole paths with slashes and with their suffixes{as_text}"
-        else:
-            # the feature of the template may have the name of the column
-            template = f"{flag(f'{{{column}}}.jpg', 'image')} {flag(column, 'drop')}"
-            remedy = f"add a suffix to each with {template}{as_text}"
         where = os.fsdecode(root)
         raise InputError(
             f"column {column!r}: none of the image files exists, such as {text!r} in {where}; {remedy}, or "

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tfshards.prep.sources.classes import MAX_CLASSES, class_map
+from tfshards.prep.sources.classes import MAX_CLASSES, class_map, usual_order
 from tfshards.prep.sources.features import (
     TEXT,
     StoredColumn,
@@ -25,7 +25,6 @@ from tfshards.prep.sources.features import (
 )
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.prep.sources.roles import flag
-from tfshards.prep.sources.splits import usual_order
 from tfshards.schemas import Feature, InputError
 from tfshards.schemas.errors import counted
 from tfshards.schemas.index import IntArray

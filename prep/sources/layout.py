@@ -7,10 +7,9 @@ import re
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from tfshards.prep.sources.classes import class_map
+from tfshards.prep.sources.classes import class_map, usual_order, usual_split
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.prep.sources.marks import PAGE
-from tfshards.prep.sources.splits import usual_order, usual_split
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import listed
 from tfshards.schemas.names import name_fault
@@ -150,18 +149,6 @@ def _named(folders: Sequence[bytes]) -> str:
     return listed([repr(os.fsdecode(name)) for name in folders], _SHOWN)
 
 
-def parse_split_folders(texts: Sequence[str]) -> dict[str, str]:
-    """Return the folder of each split in texts such as ``train=Train,test=holdout``."""
-    folders: dict[str, str] = {}
-    text = ",".join(texts)
-    for part in text.split(","):
-        split, equals, folder = part.partition("=")
-        if part and (not equals or split in folders):
-            raise _invalid(text)
-        folders |= {split: folder.rstrip("/")} if part else {}
-    return folders
-
-
 def check_split_folders(given: Mapping[str, str] | None) -> None:
     """Raise OptionsError unless ``given`` is None, or maps names of splits to different folders."""
     if given is None:
@@ -169,8 +156,7 @@ def check_split_folders(given: Mapping[str, str] | None) -> None:
     pairs = given.items() if isinstance(given, Mapping) else [("", "")]
     wrong = [split for split, folder in pairs if name_fault(split) or not re.fullmatch(r"[^./][^/]*", folder)]
     if wrong or len({folder for _, folder in pairs}) < len(pairs):
-        raise _invalid(given)
-
-
-def _invalid(given: object) -> OptionsError:
-    return OptionsError(f"split_folders={given!r} must be SPLIT=FOLDER,..., such as train=Train,test=holdout")
+        raise OptionsError(
+            f"split_folders={given!r} must give each split a folder of its own in the source, such as "
+            "{'train': 'Train', 'test': 'holdout'}"
+        )

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tfshards.prep.imaging.formats import SUFFIXES
+from tfshards.prep.sources.classes import usual_split
 from tfshards.prep.sources.keys import in_any_form, to_bytes, to_text
-from tfshards.prep.sources.splits import usual_split
 from tfshards.prep.sources.tree import FolderFiles, suffix_of
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.storage.any_path import check_expanded

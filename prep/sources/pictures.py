@@ -84,7 +84,6 @@ def convert_images(
     rules: ImageRules,
     images: Sequence[EncodedImage],
     values: dict[str, Values],
-    stated: tuple[int, int] | None = None,
 ) -> tuple[str, ...] | Rejected:
     """Add the converted images of an example to its values, and place its boxes and keypoints in them.
 
@@ -92,7 +91,6 @@ def convert_images(
         rules: how images are stored.
         images: the images and masks of the example.
         values: values by feature; those of coordinates are replaced by the ones that fit the stored image.
-        stated: width and height of the image as the source states them, if it does.
 
     Returns:
         The names of all conversions, or why the example is rejected.
@@ -103,15 +101,16 @@ def convert_images(
         # a mask must fit its image
         for image in sorted(images, key=lambda image: image.name in rules.masks):
             is_mask = image.name in rules.masks
-            found = _normalized_image(image, mask_options(rules.options) if is_mask else rules.options, views)
-            if isinstance(found, Rejected):
-                return found if len(images) == 1 else found._replace(detail=f"{image.name}: {found.detail}")
+            try:
+                found = _normalized(image, mask_options(rules.options) if is_mask else rules.options, views)
+            except ImageError as fault:
+                return Rejected(fault.reason, f"{image.name}: " * (len(images) > 1) + fault.detail)
             values[image.name] = found.data
             conversions += found.conversions
             if rules.masks and not is_mask and found.view is not None:
                 views.append(found.view)
             if image.name == rules.placed_in and found.view is not None:
-                conversions += _place(rules, values, found.view, stated)
+                conversions += _place(rules, values, found.view)
         if rules.placed_in is None:
             for name, coordinates in rules.coordinates.items():
                 check_numbers(name, cast("list[float]", values[name]), coordinates)
@@ -120,26 +119,17 @@ def convert_images(
     return tuple(conversions)
 
 
-def _normalized_image(
-    image: EncodedImage, options: ImageOptions, views: Sequence[Geometry]
-) -> Normalized | Rejected:
-    """Return the normalized image, or why it is rejected; a mask may belong to the images in ``views``."""
+def _normalized(image: EncodedImage, options: ImageOptions, views: Sequence[Geometry]) -> Normalized:
+    """Return the normalized image, or raise ImageError; a mask may belong to the images in ``views``."""
     if image.content is None:
-        return Rejected(Reason.MISSING, image.missing)
+        raise ImageError(Reason.MISSING, image.missing)
     size, _, data = image.content
     if data is None:
-        return Rejected(Reason.TOO_LARGE, f"{size} bytes; at most {MAX_BYTES}")
-    try:
-        return normalize(
-            data, options, os.path.splitext(image.path)[1].lower(), views if options.mask else ()
-        )
-    except ImageError as fault:
-        return Rejected(fault.reason, fault.detail)
+        raise ImageError(Reason.TOO_LARGE, f"{size} bytes; at most {MAX_BYTES}")
+    return normalize(data, options, os.path.splitext(image.path)[1].lower(), views if options.mask else ())
 
 
-def _place(
-    rules: ImageRules, values: dict[str, Values], file: Geometry, stated: tuple[int, int] | None
-) -> list[str]:
+def _place(rules: ImageRules, values: dict[str, Values], file: Geometry) -> list[str]:
     """Replace the coordinates in ``values`` by those in the stored image, and return what was done.
 
     Raises:
@@ -148,18 +138,13 @@ def _place(
     given = {name: cast("list[float]", values[name]) for name in rules.coordinates}
     if not given:
         return []
-    in_file = rules.boxes_in == "file"
-    if rules.boxes_in is None and stated not in (None, file.raw, file.upright):
-        raise ImageError(Reason.BOXES, f"the source states {stated} pixels, the image has {file.raw}")
     if rules.boxes_in is None and file.orientation != 1 and any(given.values()):
-        if stated is None or file.raw == file.upright:
-            raise ImageError(
-                Reason.BOXES,
-                f"EXIF orientation {file.orientation} turns the image; --boxes-in must state whether boxes "
-                "and keypoints refer to the pixels in the file or to the upright image",
-            )
-        in_file = stated == file.raw
-    view = file if in_file else Geometry(file.upright)
+        raise ImageError(
+            Reason.BOXES,
+            f"EXIF orientation {file.orientation} turns the image; boxes_in='file' or 'upright' states to "
+            "which pixels boxes and keypoints refer",
+        )
+    view = file if rules.boxes_in == "file" else Geometry(file.upright)
     resize = rules.options.size
     size = resize.size(*file.upright) if resize else file.upright
     notes: list[str] = []

@@ -6,7 +6,7 @@ Encoded images are written while they are read, templates make paths, and what e
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from string import Formatter
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from tfshards.prep.imaging.coordinates import Reference
 from tfshards.prep.progress.lines import report_line
+from tfshards.prep.sources.classes import usual_splits
 from tfshards.prep.sources.features import (
     TEXT,
     fields_of,
@@ -35,7 +36,6 @@ from tfshards.prep.sources.roles import (
     meant,
     unknown_column,
 )
-from tfshards.prep.sources.splits import usual_splits
 from tfshards.prep.sources.wide import Wide, WideWriter
 from tfshards.schemas import InputError
 
@@ -51,32 +51,16 @@ _SHOWN = 60
 STRING = pa.large_string()
 
 
-class Batches(NamedTuple):
-    """A table that is read once, batch by batch; fields of structs are columns of their own."""
-
-    schema: pa.Schema
-    tables: Iterator[pa.Table]
-
-    @classmethod
-    def of(cls, table: pa.Table) -> Batches:
-        """Return the rows of a table."""
-        return cls(table.schema, iter([table]))
-
-    def joined(self) -> pa.Table:
-        """Read all rows into one table."""
-        return pa.concat_tables([self.schema.empty_table(), *self.tables])
-
-
 @dataclass(frozen=True)
 class TableRows:
     """What a reader of one file format returns: rows, and what their columns are for.
 
     Attributes:
-        batches: one row for each example, in the order of the source. Columns are of any Arrow type that
-            ``features.py`` stores; a struct, or a list of structs, counts as columns ``NAME/FIELD``. Images
-            are paths as text, which need not be UTF-8, or encoded images as bytes. Paths are relative to
-            ``root``. Boxes and keypoints are lists of numbers, or lists of lists with one inner list for each
-            object.
+        batches: one row for each example, in the order of the source; they are read once. Columns are of any
+            Arrow type that ``features.py`` stores; a struct, or a list of structs, counts as columns
+            ``NAME/FIELD``. Images are paths as text, which need not be UTF-8, or encoded images as bytes.
+            Paths are relative to ``root``. Boxes and keypoints are lists of numbers, or lists of lists with
+            one inner list for each object.
         roles: role of each column whose name alone does not decide it, see ``roles.py``: for COCO such as
             ``{"objects/bbox": "xywh", "objects/category": "label"}``. The columns ``file_name``, ``image``,
             ``label``, ``split`` and ``key`` need none. Columns without a role are stored as they are. The
@@ -85,9 +69,6 @@ class TableRows:
         where: path of the source, for messages.
         class_names: class names in label order, by column, where the source has them: the column then holds
             integers.
-        sizes: names of two columns of integers, the width and height in pixels of the image to which the
-            coordinates of the row refer; null where the source does not state them. They are not stored, and
-            need no role.
         faults: name of a column of text: why the row is rejected as an "invalid annotation", or null. It is
             not stored. The other columns of a rejected row hold valid values, such as empty lists.
         boxes_in: "file" or "upright" if the format fixes to which pixels coordinates refer.
@@ -97,12 +78,11 @@ class TableRows:
         separator: what separates classes in a text of the label column.
     """
 
-    batches: Batches
+    batches: pa.RecordBatchReader
     roles: Mapping[str, str] = field(default_factory=dict)
     root: bytes = b""
     where: str = ""
     class_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    sizes: tuple[str, str] | None = None
     faults: str | None = None
     boxes_in: Reference | None = None
     warnings: tuple[str, ...] = ()
@@ -192,8 +172,8 @@ def read_once(
     parts = [empty.select([name for name in empty.column_names if name not in left])]
     paths: dict[str, list[bytes]] = {column.name: [] for column in images}
     num_rows = 0
-    for batch in read.batches.tables:
-        rows = flattened(batch)
+    for batch in read.batches:
+        rows = flattened(pa.Table.from_batches([batch]))
         for name in undeclared:
             values = unlisted(rows[name])[0]
             is_struct = is_image_struct(values.type)

@@ -10,13 +10,13 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tfshards.prep.option import to_json
-from tfshards.prep.sources.elements import Elements, Form, encode_key
+from tfshards.prep.option import changed_options
+from tfshards.prep.sources.elements import Elements, Form, special_value
 from tfshards.prep.sources.features import TEXT
 from tfshards.prep.sources.keys import groups_of_keys, number_key, to_bytes, to_text
 from tfshards.prep.sources.labels import label_column
@@ -91,14 +91,13 @@ class Spill:
             split: name of its iterable in a mapping of them; otherwise empty.
             number: its number in its iterable.
         """
-        shown = number_key(number) if key is None else to_text(encode_key(key))
+        shown = number_key(number) if key is None else to_text(cast("bytes", special_value("", key, "key")))
         try:
-            encoded = self._elements.encode(values, None if self._is_bundle else self.form)
+            form, stored, special = self._elements.encode(values, None if self._is_bundle else self.form)
         except InputError as error:
             raise InputError(f"{shown}: {error}") from None
-        form = encoded.form
         for role, given in (("split", split or None), ("key", key)):
-            if given is not None and form.has_role(role):
+            if given is not None and role in special:
                 raise InputError(
                     f"{shown}: the {role} is given, and a value has the role {role}, too; give the value "
                     "the role value or drop"
@@ -107,13 +106,14 @@ class Spill:
             self._file = self._begun(form, shown)
         elif form != self.form:
             self.form.check_same(self._first_key, form, shown)
-        has_own_key = form.has_role("key")
-        self.is_numbered |= key is None and not has_own_key
-        own_key = encode_key(encoded.key) if has_own_key else to_bytes(shown)
+        self.is_numbered |= key is None and "key" not in special
         prefix = to_bytes(f"{split}/") if split else b""
-        written = self._file.add(encoded.values)
         return Description(
-            prefix + own_key, encoded.label, split or encoded.split, self._form_digest, *written
+            prefix + special.get("key", to_bytes(shown)),
+            special.get("label"),
+            split or special.get("split", ""),
+            self._form_digest,
+            *self._file.add(stored),
         )
 
     def _begun(self, form: Form, shown: str) -> WideFile:
@@ -173,14 +173,18 @@ def stage_elements(
     if twice:
         names = listed([repr(to_text(key)) for key in twice], _SHOWN)
         raise InputError(f"several examples have the same key: {names}; give each example its own key")
-    label, class_names = form.label, elements.class_names
-    found = label_column(label, table["label"], class_names) if label else None
+    label = next((feature.name for feature in form.features if feature.is_label), None)
+    found = label_column(label, table["label"], elements.class_names) if label else None
     by = "a regular expression with one (group)"
     rows = Rows(
         num_rows=len(keys),
         features=form.features,
         rules=elements.rules(form),
-        recorded={"source": elements.source, "columns": dict(form.roles), **to_json(elements)},
+        recorded={
+            "source": elements.source,
+            "columns": dict(form.roles),
+            **changed_options(elements, elements.RECORDED),
+        },
         values={label: found.values} if label and found else {},
         wide=Wide(tuple(feature.name for feature in form.wide), table.select([*WIDE_COLUMNS]), {}),
         keys=table["key"],

@@ -5,47 +5,15 @@ from __future__ import annotations
 import hashlib
 import os
 import posixpath
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 
-import numpy as np
-
-from tfshards.prep.option import option
+from tfshards.prep.sources.fetching import read_paths
 from tfshards.prep.sources.keys import in_any_form, to_text
-from tfshards.prep.sources.text_files import read_paths
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import counted
-from tfshards.schemas.index import IntArray
 from tfshards.schemas.names import name_fault
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.any_path import is_absolute
-
-# The reason of what is in none of the lists, as manifests count it.
-UNLISTED = "in no split list"
-
-
-def split_list_option() -> Mapping[str, str]:
-    """Return the field of a source that has the lists."""
-    found: Mapping[str, str] = {}
-    return option(
-        found,
-        "list of the files of a split, one path per line; its path relative to the source",
-        metavar="SPLIT=FILE",
-        is_repeatable=True,
-        parse=_parse_lists,
-        to_json=dict,
-    )
-
-
-def _parse_lists(texts: Sequence[str]) -> dict[str, str]:
-    """Return the file of each split in texts such as ``train=train.txt``."""
-    lists: dict[str, str] = {}
-    for text in texts:
-        split, _, path = text.partition("=")
-        if not split or split in lists:
-            raise _invalid(text)
-        lists[split] = path
-    return lists
 
 
 def check_split_list(given: object) -> None:
@@ -62,29 +30,12 @@ def _invalid(text: str) -> OptionsError:
     return OptionsError(f"split_list={text!r} must be SPLIT=FILE, once for each split, as train=train.txt")
 
 
-@dataclass(frozen=True)
-class SplitLists:
-    """The split of each key that lists name."""
+def read_split_lists(
+    lists: Mapping[str, str], folder: AnyPath, keys: Collection[bytes]
+) -> tuple[dict[bytes, str], str]:
+    """Return the split of each of the files ``keys`` that lists name, and a digest of the lists.
 
-    split_of: Mapping[bytes, str]
-    digest: str
-
-    def unlisted(self, keys: Collection[bytes]) -> tuple[set[bytes], list[str]]:
-        """Return the keys that no list names, and a warning that counts them."""
-        left = {key for key in keys if key not in self.split_of}
-        shown = f"{counted(len(left), 'file')} {UNLISTED}, such as {to_text(min(left))!r}" if left else ""
-        return left, [f"{shown}: left out"] if left else []
-
-    def splits(self, keys: Sequence[bytes]) -> dict[str, IntArray]:
-        """Return the numbers of the keys of each split, all of which are listed."""
-        splits = np.array([self.split_of[key] for key in keys], object)
-        names = [name for name in dict.fromkeys(self.split_of.values()) if (splits == name).any()]
-        return {name: np.flatnonzero(splits == name) for name in names}
-
-
-def read_split_lists(lists: Mapping[str, str], folder: AnyPath, keys: Collection[bytes]) -> SplitLists:
-    """Return the splits that lists, whose paths are relative to ``folder``, give the files ``keys``.
-
+    The paths of the lists are relative to ``folder``.
     Paths in a list are relative to the source or to the folder of the list, and need no suffix if only one
     file has this name.
     """
@@ -122,4 +73,4 @@ def read_split_lists(lists: Mapping[str, str], folder: AnyPath, keys: Collection
                 f"such as {first!r}; correct the paths, which are relative to the source or to the folder "
                 "of the list, or leave out the lines; labels need a table"
             )
-    return SplitLists(split_of, content.hexdigest())
+    return split_of, content.hexdigest()

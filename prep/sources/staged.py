@@ -29,7 +29,6 @@ from tfshards.prep.sources.keys import KEY_FEATURE, RowKeys
 from tfshards.prep.sources.labels import key_fault, splits_of
 from tfshards.prep.sources.staged_reader import (
     FAULT,
-    HEIGHT,
     IMAGE,
     KEY,
     ORIGIN,
@@ -37,7 +36,6 @@ from tfshards.prep.sources.staged_reader import (
     ROWS_NAME,
     SPLIT,
     VALUE,
-    WIDTH,
     ArrowKeys,
     StagedReader,
     mapped_table,
@@ -70,7 +68,6 @@ class Rows:
         keys: key of each row as ``TEXT``; by default the paths of the first image, if these are unique, or
             else row numbers.
         splits: name of the split of each row as ``TEXT``, if the source has splits.
-        stated: width and height of the image to which coordinates refer, as integers or null.
         faults: why a row is rejected, or null, as text.
         groups: group of each row, if the user groups rows.
         image_column: name by which users group rows of one image.
@@ -93,7 +90,6 @@ class Rows:
     arrays: Mapping[str, tuple[ArrayFile, ...]] = field(default_factory=dict)
     keys: pa.ChunkedArray | None = None
     splits: pa.ChunkedArray | None = None
-    stated: tuple[pa.ChunkedArray, pa.ChunkedArray] | None = None
     faults: pa.ChunkedArray | None = None
     groups: Sequence[bytes] | None = None
     image_column: str = ""
@@ -153,8 +149,6 @@ def _table(rows: Rows, keys: pa.ChunkedArray | None) -> pa.Table:
     columns: dict[str, pa.Array | pa.ChunkedArray] = {}
     given = {KEY: keys, SPLIT: rows.splits, FAULT: rows.faults}
     columns |= {name: column for name, column in given.items() if column is not None}
-    if rows.stated is not None:
-        columns |= dict(zip((WIDTH, HEIGHT), rows.stated, strict=True))
     if keys is not None and rows.arrays:
         columns[ROW] = array_of(np.arange(rows.num_rows))
     if rows.wide is not None:

@@ -21,7 +21,7 @@ from tfshards.prep.records.example import Values
 from tfshards.prep.sources.array_files import ArrayFile, MappedArrays
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row, pieces_of
 from tfshards.prep.sources.features import numbers_of
-from tfshards.prep.sources.fetching import fetched_ahead, local_copy, read_as_listed
+from tfshards.prep.sources.fetching import FILES_AHEAD, local_copy, read_as_listed
 from tfshards.prep.sources.image_paths import location_of
 from tfshards.prep.sources.keys import LazyKeys, to_bytes, to_text
 from tfshards.prep.sources.wide import wide_values
@@ -29,7 +29,7 @@ from tfshards.schemas import Schema
 from tfshards.schemas.example import Decoded, decode_example
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.storage import AnyPath, any_path
+from tfshards.schemas.storage import AnyPath, any_path, in_flight
 from tfshards.schemas.storage.any_path import on_disk
 
 if TYPE_CHECKING:
@@ -38,20 +38,18 @@ if TYPE_CHECKING:
 
 ROWS_NAME = "rows.arrow"
 # Columns of rows.arrow. Prefixes keep the names of features apart from these.
-KEY, SPLIT, FAULT, WIDTH, HEIGHT = "key", "split", "fault", "width", "height"
+KEY, SPLIT, FAULT = "key", "split", "fault"
 # The number of the row in the source, for arrays, and the origin of its large values, see wide.py.
 ROW, ORIGIN = "row", "origin"
 VALUE, IMAGE = "value/", "image/"
 
 
 class _StagedImage(NamedTuple):
-    """An image of a row before it is read: its file as it was listed, or the bytes that the row holds."""
+    """An image of a row before it is read: the bytes that the row holds, and its file as it was listed."""
 
     name: str
     held: bytes | None
-    path: bytes
-    size: int = -1
-    stamp: int = 0
+    file: Mapping[str, Any] | None
 
 
 class _StagedRow(NamedTuple):
@@ -60,12 +58,11 @@ class _StagedRow(NamedTuple):
     key: bytes
     values: dict[str, Values]
     images: Sequence[_StagedImage]
-    stated: tuple[int, int] | None
     fault: str | None
 
     def num_bytes(self) -> int:
         """Return the number of bytes to fetch for the row."""
-        return sum(max(image.size, 0) for image in self.images if image.held is None)
+        return sum(max(each.file["size"], 0) for each in self.images if each.held is None and each.file)
 
 
 @dataclass(frozen=True)
@@ -146,17 +143,17 @@ class StagedReader:
             return
         from tfshards.prep.sources.pictures import convert_images
 
+        def contents(row: _StagedRow) -> tuple[_StagedRow, list[EncodedImage]]:
+            # the row itself is needed again with what was fetched for it
+            return row, [] if row.fault else [self._content(row, image) for image in row.images]
+
         staged = (row for piece in pieces_of(rows) for row in self._staged(piece, schema))
-        if self.has_remote_images:
-            # the rows themselves are needed again with what was fetched for them
-            fetched = fetched_ahead(lambda row: (row, self._contents(row)), staged, _StagedRow.num_bytes)
-        else:
-            fetched = ((row, self._contents(row)) for row in staged)
-        for row, images in fetched:
+        ahead = in_flight(contents, staged, FILES_AHEAD, num_bytes=_StagedRow.num_bytes)
+        for row, images in ahead if self.has_remote_images else map(contents, staged):
             if row.fault is not None:
                 yield Rejected(Reason.ANNOTATION, row.fault)
                 continue
-            conversions = convert_images(self.rules, images, row.values, row.stated)
+            conversions = convert_images(self.rules, images, row.values)
             if isinstance(conversions, Rejected):
                 yield conversions
             else:
@@ -187,42 +184,37 @@ class StagedReader:
     def _staged(self, rows: Sequence[Row], schema: Schema) -> Iterator[_StagedRow]:
         """Yield rows as they are staged."""
         numbers, columns = self._columns(rows, schema)
+        faults = self._files.values(FAULT, numbers)
         nothing = [None] * len(rows)
         images = [
             [
-                _StagedImage(name, held, **file) if file else _StagedImage(name, held, to_bytes(row.key))
-                for row, file, held in zip(
-                    rows, self._files.values(IMAGE + name, numbers), columns.pop(name, nothing), strict=True
+                _StagedImage(name, held, file)
+                for held, file in zip(
+                    columns.pop(name, nothing), self._files.values(IMAGE + name, numbers), strict=True
                 )
             ]
             for name in self.images
         ]
-        widths, heights, faults = (self._files.values(name, numbers) for name in (WIDTH, HEIGHT, FAULT))
         # without columns there are no tuples to make
         values = zip(*columns.values(), strict=True) if columns else repeat((), len(rows))
         of_images = zip(*images, strict=True) if images else repeat((), len(rows))
-        for row, width, height, fault, of_row, some in zip(
-            rows, widths, heights, faults, values, of_images, strict=True
-        ):
-            stated = None if width is None or height is None else (width, height)
-            yield _StagedRow(to_bytes(row.key), dict(zip(columns, of_row, strict=True)), some, stated, fault)
+        for row, fault, of_row, some in zip(rows, faults, values, of_images, strict=True):
+            yield _StagedRow(to_bytes(row.key), dict(zip(columns, of_row, strict=True)), some, fault)
 
-    def _contents(self, row: _StagedRow) -> list[EncodedImage]:
-        """Read the images of a row."""
-        return [] if row.fault else [self._content(image) for image in row.images]
-
-    def _content(self, image: _StagedImage) -> EncodedImage:
+    def _content(self, row: _StagedRow, image: _StagedImage) -> EncodedImage:
+        """Read an image of a row."""
         from tfshards.prep.sources.pictures import EncodedImage, content_of
 
-        name, held, path, size, stamp = image
+        name, held, file = image
+        path, size = (file["path"], file["size"]) if file else (row.key, -1)
         if held is not None:
             return EncodedImage(name, content_of(held), path)
-        if size < 0:
+        if file is None or size < 0:
             lacks = ["the row holds no image"] if name in self.wide else []
             lacks += [f"there is no file {to_text(path)!r}"] if path else []
             return EncodedImage(name, None, path, ", and ".join(lacks) or "the row names no file")
         where = location_of(self.root, path) or os.path.join(self.root, path)
-        return EncodedImage(name, read_as_listed(where, size, stamp, MAX_BYTES), path)
+        return EncodedImage(name, read_as_listed(where, size, file["stamp"], MAX_BYTES), path)
 
 
 class _StagedFiles:

@@ -6,8 +6,9 @@ import glob
 import os
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import PurePosixPath
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -17,24 +18,20 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from tfshards.prep.imaging.formats import METADATA_NAMES
-from tfshards.prep.sources.boundary import Boundary
+from tfshards.prep.sources.classes import repeated, usual_split
 from tfshards.prep.sources.features import (
     classes_in,
     flattened,
-    is_image_struct,
-    is_list_type,
     shown,
 )
-from tfshards.prep.sources.fetching import local_copy, unreadable
+from tfshards.prep.sources.fetching import Boundary, local_copy, unreadable
 from tfshards.prep.sources.patterns import key_pattern
-from tfshards.prep.sources.row_columns import Batches, TableRows
-from tfshards.prep.sources.splits import usual_split
+from tfshards.prep.sources.row_columns import TableRows
 from tfshards.prep.sources.text_tables import (
     JSON_SUFFIXES,
-    arrow_values,
-    check_no_repeats,
     check_same_columns,
     read_text,
+    text_values,
     typed,
 )
 from tfshards.schemas import InputError, OptionsError
@@ -45,6 +42,10 @@ from tfshards.schemas.storage.untrusted import open_regular
 from tfshards.schemas.storage.verbs import sizes_below
 
 SUFFIXES = (".csv", ".tsv", *JSON_SUFFIXES, ".parquet")
+_NO_TABLE = (
+    f"tables have the suffixes {', '.join(SUFFIXES)}; save other rows as Parquet, for example with pandas, "
+    "DuckDB, or to_parquet of a Hugging Face dataset; 'tfshards build coco' reads annotations of COCO"
+)
 # data/train-00000-of-00002.parquet, perhaps with a hash, as Hugging Face writes them
 _SHARD = re.compile(r"(?P<split>.+?)-(?P<index>[0-9]+)-of-(?P<count>[0-9]+)(-[0-9a-f]+)?")
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -103,8 +104,7 @@ def _find(path: AnyPath) -> tuple[AnyPath, list[AnyPath]]:
         if not path.is_file():
             raise InputError(f"{path} does not exist, or is not a file; name the file of the table")
         if path.suffix.lower() not in SUFFIXES:
-            how = _other_kind([path], path) or "save it as Parquet or CSV, for example with pandas or DuckDB"
-            raise OptionsError(f"{path}: tables have the suffixes {', '.join(SUFFIXES)}; {how}")
+            raise OptionsError(f"{path}: {_NO_TABLE}")
         return path.parent, [path]
     metadata = [name for name in METADATA_NAMES if (path / name).is_file()]
     if len(metadata) == 1:
@@ -132,26 +132,12 @@ def _of_one_suffix(path: AnyPath, found: Sequence[AnyPath]) -> list[AnyPath]:
     """Return the files that are tables, which have one suffix."""
     tables = [each for each in sorted(found) if each.suffix.lower() in SUFFIXES]
     if not tables:
-        how, suffixes = _other_kind(found, path) or "name a file or a folder of tables", ", ".join(SUFFIXES)
-        raise InputError(f"{path}: there is no table; tables have the suffixes {suffixes}; {how}")
+        raise InputError(f"{path}: there is no table; {_NO_TABLE}")
     for each in tables:
         if each.suffix.lower() != tables[0].suffix.lower():
             pattern = shlex.quote(str((path / "**" if path.is_dir() else path.parent) / f"*{each.suffix}"))
             raise InputError(f"{path} has tables of two kinds: {tables[0]} and {each}; name one by {pattern}")
     return tables
-
-
-def _other_kind(found: Sequence[AnyPath], path: AnyPath) -> str:
-    """Return how to build from files that are not tables, if their suffixes show it, or an empty text."""
-    suffixes = {each.suffix.lower() for each in found}
-    if ".arrow" in suffixes:
-        saved = f"datasets.load_from_disk({str(path if path.is_dir() else path.parent)!r})"
-        line = f"{saved}.to_parquet('rows.parquet')"
-        if any(each.name == "dataset_dict.json" for each in found):
-            line = f"for split, rows in {saved}.items(): rows.to_parquet(f'{{split}}.parquet')"
-        return f"save the rows that save_to_disk wrote as Parquet, in Python: {line}"
-    command = f"tfshards build coco {shlex.quote(str(path))} DATASET"
-    return f"annotations of COCO are built by: {command}" if ".json" in suffixes else ""
 
 
 def _missing_parts(paths: Sequence[AnyPath]) -> list[str]:
@@ -182,19 +168,33 @@ def read_files(files: TableFiles, dropped: Collection[str], is_path: Callable[[s
     Raises:
         InputError: a file cannot be read, or a column is not in all files, or has types that are not joined.
     """
+    class_names: Mapping[str, tuple[str, ...]] = {}
+    lines: list[str] = []
     if files.paths[0].suffix.lower() == ".parquet":
-        return _read_parquet(files, dropped)
-    table, lengths, warnings = read_text(files.paths, dropped, is_path)
-    where, names = str(files.where), table.column_names
-    more, lines = _columns_of_folders(files, names, lengths)
-    for name, column in more.items():
-        table = table.append_column(name, column)
-    unread = [name for name in names if name in dropped]
+        names, lengths, types, class_names = _parquet_schema(files.paths, dropped)
+        tables: Iterator[pa.Table] = chain.from_iterable(_parquet_tables(path, types) for path in files.paths)
+    else:
+        read, lengths, lines = read_text(files.paths, dropped, is_path)
+        names = read.column_names
+        tables = iter([read.drop_columns([name for name in names if name in dropped])])
+        types = {field.name: field.type for field in read.schema if field.name not in dropped}
+    more, warnings = _columns_of_folders(files, names, lengths)
+    schema = pa.schema([*types.items(), *((name, column.type) for name, column in more.items())])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        start = 0
+        for table in tables:
+            for name, column in more.items():
+                table = table.append_column(name, column.slice(start, table.num_rows))
+            start += table.num_rows
+            yield from table.cast(schema).to_batches()
+
     return TableRows(
-        Batches.of(table.drop_columns(unread)),
-        where=where,
-        warnings=(*_missing_parts(files.paths), *warnings, *lines),
-        unread=tuple(unread),
+        pa.RecordBatchReader.from_batches(schema, batches()),
+        where=str(files.where),
+        class_names=class_names,
+        warnings=(*_missing_parts(files.paths), *lines, *warnings),
+        unread=tuple(name for name in names if name in dropped),
     )
 
 
@@ -231,7 +231,7 @@ def _columns_of_folders(
     warnings: list[str] = []
     for name, values in found.items():
         texts = ["" if value == _NO_VALUE else value for value in values]
-        of_files, lines = typed(name, arrow_values(name, texts, pa.large_string(), paths))
+        of_files, lines = typed(name, text_values(name, texts, paths[0]))
         columns[name] = of_files.take(rows)
         warnings += lines
     return columns, warnings
@@ -244,63 +244,38 @@ def _split_of(path: AnyPath) -> str:
     return usual_split(path.stem) or usual_split(path.parent.name) or ""
 
 
-def _read_parquet(files: TableFiles, dropped: Collection[str]) -> TableRows:
-    paths = files.paths
-    schemas, lengths = [], []
+def _parquet_schema(
+    paths: Sequence[AnyPath], dropped: Collection[str]
+) -> tuple[list[str], list[int], dict[str, pa.DataType], dict[str, tuple[str, ...]]]:
+    """Return the columns of all files, the rows of each file, and types and class names by column."""
+    lengths: list[int] = []
     for path in paths:
         with _parquet(path) as file:
-            schemas.append(file.schema_arrow)
+            own = file.schema_arrow
             lengths.append(file.metadata.num_rows)
-    class_names = classes_in(schemas[0].metadata)
-    flat = [flattened(schema.empty_table()).schema for schema in schemas]
-    names = flat[0].names
-    types = {field.name: field.type for field in flat[0] if field.name not in dropped}
-    for path, schema, each in zip(paths, schemas, flat, strict=True):
-        if classes_in(schema.metadata) != class_names:
+        flat = flattened(own.empty_table()).schema
+        for name in repeated(flat.names):
+            raise InputError(f"{path}: the column {name!r} is repeated; rename one of them")
+        if path == paths[0]:
+            names, class_names = flat.names, classes_in(own.metadata)
+            types = {field.name: field.type for field in flat if field.name not in dropped}
+        if classes_in(own.metadata) != class_names:
             raise InputError(
                 f"{path}: the class names in its metadata differ from those of {paths[0]}; build them as "
                 "two datasets with the same class_names=, and merge these"
             )
-        check_no_repeats(each.names, path)
-        check_same_columns(path, each.names, paths[0], names)
-        for name, one in types.items():
-            other = each.field(name).type
-            joined = _joined(one, other)
-            if joined is None:
-                kinds = f"{shown(one)} in one, and {shown(other)} in the other"
-                remedy = "save it with one type in all files"
-                if all(map(_is_number, (one, other))):
-                    dtypes = [np.dtype(each.to_pandas_dtype()) for each in (one, other)]
-                    dtype = np.promote_types(*dtypes)
-                    odd = str(paths[0] if dtypes[1] == dtype else path)
-                    remedy = (
-                        f"cast it, in pandas: pd.read_parquet({odd!r}).astype({{{name!r}: {dtype.name!r}}})"
-                        f".to_parquet({odd!r})"
-                    )
-                raise InputError(f"{paths[0]} and {path}: column {name!r} is {kinds}; {remedy}")
-            types[name] = joined
-    more, warnings = _columns_of_folders(files, names, lengths)
-    schema = pa.schema([*types.items(), *((name, column.type) for name, column in more.items())])
-
-    def tables() -> Iterator[pa.Table]:
-        start = 0
-        for path in paths:
-            for table in _parquet_batches(path, types):
-                for name, column in more.items():
-                    table = table.append_column(name, column.slice(start, table.num_rows))
-                start += table.num_rows
-                yield table.cast(schema)
-
-    return TableRows(
-        Batches(schema, tables()),
-        where=str(files.where),
-        class_names=class_names,
-        warnings=(*_missing_parts(paths), *warnings),
-        unread=tuple(name for name in names if name in dropped),
-    )
+        check_same_columns(path, flat.names, paths[0], names)
+        for name, kind in types.items():
+            types[name] = _joined(kind, flat.field(name).type)
+            if types[name] is None:
+                kinds = f"{shown(kind)} in one, and {shown(flat.field(name).type)} in the other"
+                raise InputError(
+                    f"{paths[0]} and {path}: column {name!r} is {kinds}; save it with one type in all files"
+                )
+    return names, lengths, types, class_names
 
 
-def _parquet_batches(path: AnyPath, names: Collection[str]) -> Iterator[pa.Table]:
+def _parquet_tables(path: AnyPath, names: Collection[str]) -> Iterator[pa.Table]:
     """Yield some rows of a Parquet file at a time; fields of structs are columns."""
     with _parquet(path) as file:
         tops = [
@@ -328,22 +303,10 @@ def _parquet(path: AnyPath) -> Iterator[pa.parquet.ParquetFile]:
         raise InputError(f"{path}: cannot be read: {line}") from None
 
 
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
-
-
 def _joined(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """Return the type that holds the values of both types of ``flattened`` without loss, or None.
-
-    Lists of lists of any form are joined, the structs of images, and null with any other type.
-    """
-    if one.equals(other):
-        return one
-    if pa.types.is_null(one) or pa.types.is_null(other):
-        return other if pa.types.is_null(one) else one
-    if is_list_type(one) and is_list_type(other):
-        item = _joined(one.value_type, other.value_type)
-        return None if item is None else pa.large_list(item)
-    if is_image_struct(one) and is_image_struct(other):
-        return pa.struct([("bytes", pa.large_binary()), ("path", pa.large_string())])
-    return None
+    """Return the type that holds the values of both types of ``flattened``, or None; null joins any."""
+    try:
+        schemas = [pa.schema([("", kind)]) for kind in (one, other)]
+        return pa.unify_schemas(schemas, promote_options="default").field(0).type
+    except pa.ArrowException:
+        return None

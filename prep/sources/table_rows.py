@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar
 
 from tfshards.prep.imaging.coordinates import Outside, Reference
 from tfshards.prep.imaging.options import ImageOptions, changed_images
-from tfshards.prep.option import check_choices, option, recorded_values, to_json
+from tfshards.prep.option import changed_options, check_choices, recorded_options
 from tfshards.prep.progress.lines import report_line
-from tfshards.prep.sources.classes import check_class_names, repeated
+from tfshards.prep.sources.base import NamedClasses
+from tfshards.prep.sources.classes import ClassNames, given_class_names, repeated
 from tfshards.prep.sources.features import (
     TEXT,
     StoredColumn,
@@ -29,13 +30,14 @@ from tfshards.prep.sources.kinds import Recorded, check_num_inputs
 from tfshards.prep.sources.labels import key_column, label_column, split_names
 from tfshards.prep.sources.pictures import ImageRules, check_mask_depth, image_feature, mask_feature
 from tfshards.prep.sources.roles import (
+    Role,
+    check_effect,
     check_roles,
     check_undeclared_boxes,
     features_of,
     flag,
     listed_columns,
     resolve_roles,
-    roles_option,
 )
 from tfshards.prep.sources.row_columns import (
     IMAGE_ROLES,
@@ -50,7 +52,6 @@ from tfshards.prep.sources.row_columns import (
 )
 from tfshards.prep.sources.staged import Rows, stage
 from tfshards.prep.sources.staged_reader import StagedReader
-from tfshards.prep.sources.text_tables import check_no_repeats
 from tfshards.prep.sources.wide import WideWriter
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.coordinates import coordinates_of
@@ -64,7 +65,7 @@ _NOT_STORED = ("split", "key", "drop")
 
 
 @dataclass(frozen=True)
-class RowSource(ABC):
+class RowSource(NamedClasses, ABC):
     """A source of rows, whose columns have roles.
 
     The columns ``file_name``, ``image``, ``label``, ``split`` and ``key`` have these roles by their names;
@@ -79,17 +80,19 @@ class RowSource(ABC):
             "key"; "list", stored as a list of any length; "value", stored as it is; "drop", not stored; or
             the format of boxes or keypoints: "xywh" (left, top, width, height), "xyxy", "cxcywh", "yxyx",
             "xy", "xyv" (with the visibility), in pixels, or with "-normalized" as fractions of the image. The
-            name of a struct stands for all of its fields. A template such as ``train/{id:06d}.jpg``, in which
+            name of a struct stands for all of its fields. A template such as "train/{id:06d}.jpg", in which
             braces name columns, is a column of paths.
         images: how images are checked, converted and stored.
-        root: folder to which image paths are relative; by default, see the format.
-        class_names: class names in label order; other labels are an error.
-        follow_links: read images outside ``root``.
+        root: folder to which image paths are relative; by default the folder of the table, or found next to
+            the annotations.
+        class_names: file of the class names in label order, one per line, or a dataset that has them, or the
+            names; other labels are an error. By default the names in the data, sorted.
+        follow_links: follow links out of the folder of the images.
         outside_boxes: what to do about boxes and keypoints that reach out of their image by more than 1 % of
-            its side, or 1 pixel: "reject" the image, "clip" them to it, or "keep" them.
-        boxes_in: whether boxes and keypoints refer to the pixels in the "file" or to the "upright" image;
-            without it, and unless the format shows it, an image that is turned upright by its EXIF tag and
-            has boxes is rejected.
+            its side, or 1 pixel: reject the image, clip them to it, or keep them.
+        boxes_in: whether boxes and keypoints refer to the pixels in the file, or to the image that is turned
+            upright by its EXIF tag. Without it, and unless the format shows it, a turned image with boxes is
+            rejected.
 
     Raises:
         OptionsError: the source is empty or of another type, a role does not exist, or the class names are
@@ -97,33 +100,18 @@ class RowSource(ABC):
     """
 
     source: Any
-    roles: Mapping[str, str] = roles_option()
+    roles: Mapping[str, Role] = field(default_factory=dict)
     images: ImageOptions = field(default_factory=ImageOptions)
-    root: str | os.PathLike[str] | None = option(
-        None,
-        "folder to which image paths are relative",
-        metavar="DIR",
-        default_text="the folder of the table, or found next to the annotations",
-        recorded="never",
-    )
-    class_names: Sequence[str] | None = None
-    follow_links: bool = option(False, "follow links out of the folder of the images", recorded="never")
-    outside_boxes: Outside = option(
-        "reject",
-        "reject images with boxes or keypoints outside of them, clip these to the image, or keep them",
-        choices=get_args(Outside),
-    )
-    boxes_in: Reference | None = option(
-        None,
-        "whether boxes and keypoints refer to the pixels in the file, or to the image that is turned upright "
-        "by its EXIF tag",
-        choices=get_args(Reference),
-        default_text="what annotations show; else images that are turned are rejected if they have boxes",
-    )
+    root: str | os.PathLike[str] | None = None
+    class_names: ClassNames = None
+    follow_links: bool = False
+    outside_boxes: Outside = "reject"
+    boxes_in: Reference | None = None
     _only: frozenset[str] | None = field(default=None, repr=False)
 
-    # Name of the kind of source.
+    # Name of the kind of source, and its options that manifests record.
     kind: ClassVar[str]
+    RECORDED: ClassVar[tuple[str, ...]] = ("outside_boxes", "boxes_in")
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -135,15 +123,7 @@ class RowSource(ABC):
             any_path(self.source)
         if self.root is not None:
             any_path(self.root)
-        check_class_names(self.class_names)
-
-    def location(self) -> None:
-        """Return None, because the dataset may be in the folder of the source."""
-        return
-
-    def with_class_names(self, names: Sequence[str]) -> RowSource:
-        """Return the source with these class names, unless it has its own."""
-        return self if self.class_names is not None else replace(self, class_names=names)
+        given_class_names(self.class_names)
 
     @classmethod
     def from_recorded(cls, recorded: Recorded, inputs: Sequence[str]) -> RowSource:
@@ -155,7 +135,7 @@ class RowSource(ABC):
             recorded.images,
             root=inputs[1] if len(inputs) == 2 else None,
             follow_links=recorded.follow_links,
-            **recorded_values(cls, recorded.options),
+            **recorded_options(cls.RECORDED, recorded.options),
             _only=frozenset(recorded.schema.names),
         )
 
@@ -190,8 +170,9 @@ class RowSource(ABC):
     def _columns(self, read: TableRows) -> list[Column]:
         """Return the columns of features, in their order, and then others that have a role."""
         schema = flattened(read.batches.schema.empty_table()).schema
-        names = [name for name in schema.names if name not in (*(read.sizes or ()), read.faults)]
-        check_no_repeats(names, read.where)
+        names = [name for name in schema.names if name != read.faults]
+        for name in repeated(names):
+            raise InputError(f"{read.where}: the column {name!r} is repeated; rename one of them")
         for name, of_column in read.class_names.items():
             # two numbers of one name would be two classes or one, depending on the reader
             for class_name in repeated(of_column):
@@ -224,21 +205,10 @@ class RowSource(ABC):
     def _check(self, read: TableRows, columns: Sequence[Column]) -> None:
         """Raise an error if an option has no effect on these columns, or one cannot hold images."""
         images = [column for column in columns if column.is_image]
-        if not images:
-            root = {} if self.root is None else {"root": os.fspath(self.root)}
-            for name, value in {**changed_images(self.images.to_json()), **root}.items():
-                raise OptionsError(
-                    f"{name}={value!r} has no effect, since {read.where} has no column of images; leave it "
-                    f"out, or name the column: {flag('COLUMN', 'image')}"
-                )
+        of_images = [*changed_images(self.images.to_json()), *["root"] * (self.root is not None)]
+        of_labels = ["class_names"] * bool(self.class_names) + ["label_separator"] * bool(read.separator)
+        check_effect(read.where, [column.role for column in columns], of_images, of_labels)
         check_mask_depth(self.images, has_masks=any(column.role == "mask" for column in images))
-        of_labels = {"class_names": self.class_names, "label_separator": read.separator}
-        useless = [each for each, given in of_labels.items() if given]
-        if useless and all(column.role != "label" for column in columns):
-            raise InputError(
-                f"{useless[0]}= has no effect, since {read.where} has no column of labels; leave it out, or "
-                f"name the column: {flag('COLUMN', 'label')}"
-            )
         for column in images:
             if column.kind not in (TEXT, STRING) and not is_image_struct(column.kind):
                 raise InputError(
@@ -249,11 +219,9 @@ class RowSource(ABC):
 
     def _files_of(self, column: Column, content: Content) -> ImageFiles:
         """Return the files of a column of images."""
-        sizes: list[int | None] = [None] * content.num_rows
-        if column.is_embedded and content.wide is not None:
-            sizes = [None if size < 0 else size for size in content.wide.sizes[column.feature].tolist()]
-        root = content.read.root
-        files = stat_images(root, content.paths[column.name], sizes, follow_links=self.follow_links)
+        root, paths, wide = content.read.root, content.paths[column.name], content.wide
+        sizes = wide.sizes[column.feature] if column.is_embedded and wide else None
+        files = stat_images(root, paths, sizes, follow_links=self.follow_links)
         if not column.is_embedded:
             check_found(column.name, files, root)
         return files
@@ -274,7 +242,8 @@ class RowSource(ABC):
             name, values = column.name, content.table[column.name]
             if column.role == "label":
                 own = read.class_names.get(name, ())
-                stored[column.feature] = label_column(name, values, self.class_names, own, read.separator)
+                given = given_class_names(self.class_names)
+                stored[column.feature] = label_column(name, values, given, own, read.separator)
             else:
                 role = column.role or ("list" if name in along else "value")
                 stored[column.feature] = stored_column(name, values, role)
@@ -312,13 +281,12 @@ class RowSource(ABC):
             num_rows=content.num_rows,
             features=features,
             rules=rules,
-            recorded={"source": self.kind, "columns": roles, **to_json(self)},
+            recorded={"source": self.kind, "columns": roles, **changed_options(self, self.RECORDED)},
             values={name: column.values for name, column in values.items()},
             images={column.feature: files[column.name] for column in images},
             wide=content.wide,
             keys=key and key_column(key.name, table[key.name]),
             splits=split_names(split.name, table[split.name]) if split else folder_splits(photo, content),
-            stated=(table[read.sizes[0]], table[read.sizes[1]]) if read.sizes else None,
             faults=table[read.faults] if read.faults else None,
             groups=groups,
             image_column=images[0].name if images else "",

@@ -8,13 +8,12 @@ import json
 import math
 import os
 import re
-from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain, islice
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,18 +21,17 @@ import pyarrow.compute as pc
 from tfshards.prep.imaging.formats import SUFFIXES
 from tfshards.prep.sources.classes import repeated
 from tfshards.prep.sources.features import TEXT, flattened, is_list_type, unlisted
-from tfshards.prep.sources.fetching import unreadable
+from tfshards.prep.sources.fetching import unreadable, without_mark
 from tfshards.prep.sources.keys import to_bytes
-from tfshards.prep.sources.text_files import without_mark
 from tfshards.schemas import InputError
 from tfshards.schemas.errors import size
+from tfshards.schemas.json_reader import shown
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import open_regular
 
 JSON_SUFFIXES = (".jsonl", ".ndjson")
-# Length of the longest line, and of the longest value.
+# Characters of the longest line, and of the longest value.
 _LONGEST = 64 << 20
-_BLOCK_BYTES = 1 << 20
 # Rows that are turned into columns at a time, few enough that collecting garbage does not slow them down.
 _BATCH_ROWS = 256
 # Levels of lists and objects in a line of JSON.
@@ -46,13 +44,19 @@ _PLAIN = (
     r"|-?[1-9][0-9]{0,14}|0)$"
 )
 _TRUTH = pa.array(["false", "true"], pa.large_string())
-_SHOWN = 60
-_JSON_SPACES = " \t\r\n"
+_SHOWN, _LOOKED_AT = 60, 64
 _LINES_OF_JSON = "JSON Lines have one object per line, without commas between them"
 
+
 _Decode: TypeAlias = Callable[[str], tuple[Any, int]]
-# The number of some rows, and their values by column.
-_Batch: TypeAlias = tuple[int, dict[str, Sequence[Any]]]
+
+
+class _Batch(NamedTuple):
+    """Some rows of a file: their numbers (in JSON those of their lines), and their values by column."""
+
+    path: AnyPath
+    lines: Sequence[int]
+    columns: dict[str, Sequence[Any]]
 
 
 def read_text(
@@ -69,80 +73,117 @@ def read_text(
         InputError: a file cannot be read, or the values of a column have no exact type.
     """
     is_json = paths[0].suffix.lower() in JSON_SUFFIXES
-    parts: dict[str, list[pa.Array]] = {}
+    batches, read_values = (_json_batches, _json_values) if is_json else (_csv_batches, _csv_values)
+    # the number of rows of each batch, and its columns
+    parts: list[tuple[int, dict[str, pa.Array]]] = []
     lengths = [0] * len(paths)
     for number, path in enumerate(paths):
-        for num_rows, batch in _json_batches(path) if is_json else _csv_batches(path):
+        for batch in batches(path):
+            num_rows = len(batch.lines)
+            part = {
+                name: pa.nulls(num_rows) if name in dropped else read_column(batch, name)
+                for name in batch.columns
+                for read_column in [_paths if is_path(name) else read_values]
+            }
             if not is_json:
-                check_same_columns(path, batch, paths[0], parts or batch)
-            for name in batch:
-                parts.setdefault(name, [pa.nulls(sum(lengths))])
-            for name, of_column in parts.items():
-                if name not in batch or name in dropped:
-                    of_column.append(pa.nulls(num_rows))
-                else:
-                    kind = TEXT if is_path(name) else None if is_json else pa.large_string()
-                    of_column.append(arrow_values(name, batch[name], kind, [path]))
+                check_same_columns(path, part, paths[0], parts[0][1] if parts else part)
+            parts.append((num_rows, part))
             lengths[number] += num_rows
-    if not sum(lengths):
+    if not parts:
         raise InputError(f"{paths[0]} has no rows; there is nothing to build", code="no-inputs")
-    columns: dict[str, pa.Array] = {}
+    names = dict.fromkeys(name for _, part in parts for name in part)
+    columns = {name: _joined(name, parts, paths) for name in names}
     warnings: list[str] = []
-    for name, of_column in parts.items():
-        columns[name] = _joined(name, of_column, paths).combine_chunks()
-        if columns[name].type == TEXT:
+    for name, column in columns.items():
+        if column.type == TEXT:
             # paths are text, even if they are not UTF-8: columns of bytes are encoded images
-            columns[name] = columns[name].view(pa.large_string())
-        elif not is_json and columns[name].type == pa.large_string():
-            columns[name], lines = typed(name, columns[name])
+            columns[name] = column.view(pa.large_string())
+        elif not is_json and column.type == pa.large_string():
+            columns[name], lines = typed(name, column)
             warnings += lines
     try:
-        table = flattened(pa.table(columns).combine_chunks())
+        table = flattened(pa.table(columns))
     except UnicodeEncodeError as error:
-        raise _not_utf8(error.object, paths) from None
+        raise InputError(
+            f"{paths[0]}: column {error.object!r} is not UTF-8; save it as UTF-8, in Excel as 'CSV UTF-8'"
+        ) from None
     for column in table.columns if is_json else ():
         numbers, _ = unlisted(unlisted(column)[0])
         if pa.types.is_floating(numbers.type) and pc.any(pc.is_inf(numbers)).as_py():
             # a number beyond float64 is infinite, too
-            deque(chain.from_iterable(_json_rows(path, _decode_exactly) for path in paths), maxlen=0)
+            deque(chain.from_iterable(_json_rows(path, _decode_finite) for path in paths), maxlen=0)
     return table, lengths, warnings
 
 
-def arrow_values(
-    name: str, values: Sequence[Any], kind: pa.DataType | None, paths: Sequence[AnyPath]
-) -> pa.Array | pa.ChunkedArray:
-    """Return values of a column as Arrow has them.
+def _joined(
+    name: str, parts: Sequence[tuple[int, Mapping[str, pa.Array]]], paths: Sequence[AnyPath]
+) -> pa.Array:
+    """Return a column of all batches, whose types may differ, and some of which may lack it, in JSON."""
+    arrays = [part[name] if name in part else pa.nulls(num_rows) for num_rows, part in parts]
+    kinds = {array.type for array in arrays if not pa.types.is_null(array.type)} or {pa.null()}
+    if len(kinds) > 1:
+        found, fault = _arrow_values([value for array in arrays for value in array.to_pylist()])
+        if fault:
+            where = ", ".join(map(str, paths))
+            raise InputError(f"{where}: column {name!r} has values of several types: {fault}; write one type")
+        return found
+    (kind,) = kinds
+    return pa.concat_arrays([each if each.type == kind else pa.nulls(len(each), kind) for each in arrays])
 
-    Args:
-        name: the column, for messages.
-        values: the values, or None where a row has none.
-        kind: large strings; ``TEXT`` for paths, which need not be UTF-8; or None for what JSON holds, whose
-            type follows from the values: integers and fractions become float64.
-        paths: the files that hold the values.
-    """
+
+def text_values(name: str, values: Sequence[str], path: AnyPath) -> pa.Array:
+    """Return a column of text as Arrow has it, or raise InputError if it is not UTF-8."""
     try:
-        if kind is not None:
-            return pa.array(values, pa.large_string()).cast(kind)
-        return _exact_values(values)
+        return pa.array(values, pa.large_string())
     except UnicodeEncodeError:
-        # JSON may also escape half of a character, which no path has
-        with suppress(UnicodeEncodeError):
-            if kind == TEXT:
-                return pa.array([None if value is None else to_bytes(value) for value in values], TEXT)
-        raise _not_utf8(name, paths) from None
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        if kind is not None:
-            # of JSON; whoever needs paths refuses the type that the column has
-            return arrow_values(name, values, None, paths)
-        raise _mixed(name, paths, str(error).splitlines()[0]) from None
+        raise InputError(
+            f"{path}: column {name!r} is not UTF-8; save it as UTF-8, in Excel as 'CSV UTF-8'"
+        ) from None
 
 
-def _exact_values(values: Sequence[Any]) -> pa.Array:
-    """Return values of JSON, whose types agree, as Arrow has them."""
-    found = pa.array(values)
-    if _has_truth(values, found.type):
-        raise TypeError("truth values and numbers")
-    return found
+def _csv_values(batch: _Batch, name: str) -> pa.Array:
+    return text_values(name, batch.columns[name], batch.path)
+
+
+def _paths(batch: _Batch, name: str) -> pa.Array:
+    """Return paths, which need not be UTF-8, as bytes; whoever needs paths refuses other values of JSON."""
+    values = batch.columns[name]
+    if not all(isinstance(value, (str, type(None))) for value in values):
+        return _json_values(batch, name)
+    try:
+        return pa.array([None if value is None else to_bytes(value) for value in values], TEXT)
+    except UnicodeEncodeError:
+        # half of a character, which JSON may escape
+        raise InputError(
+            f"{batch.path}: column {name!r} is not UTF-8; save it as UTF-8, in Excel as 'CSV UTF-8'"
+        ) from None
+
+
+def _json_values(batch: _Batch, name: str) -> pa.Array:
+    """Return values of JSON, whose types agree, as Arrow has them; integers and fractions become float64."""
+    values = batch.columns[name]
+    try:
+        found, fault = _arrow_values(values)
+    except UnicodeEncodeError:
+        raise InputError(
+            f"{batch.path}: column {name!r} is not UTF-8; save it as UTF-8, in Excel as 'CSV UTF-8'"
+        ) from None
+    if not fault:
+        return found
+    first = next(n for n in range(len(values)) if _arrow_values(values[: n + 1])[1])
+    raise InputError(
+        f"{batch.path}:{batch.lines[first]}: column {name!r} is {shown(values[first])}, of another type "
+        f"than in the lines before, or beyond 64 bits: {fault}; write one type, and large numbers as text"
+    )
+
+
+def _arrow_values(values: Sequence[Any]) -> tuple[pa.Array | None, str]:
+    """Return the values, or why they have no type."""
+    try:
+        found = pa.array(values)
+    except (pa.ArrowException, TypeError, OverflowError) as error:
+        return None, str(error).splitlines()[0]
+    return found, "truth values and numbers" if _has_truth(values, found.type) else ""
 
 
 def _has_truth(values: Sequence[Any], kind: pa.DataType) -> bool:
@@ -157,46 +198,12 @@ def _has_truth(values: Sequence[Any], kind: pa.DataType) -> bool:
     return False
 
 
-def _not_utf8(name: str, paths: Sequence[AnyPath]) -> InputError:
-    return InputError(f"{paths[0]}: column {name!r} is not UTF-8; save it as UTF-8, in Excel as 'CSV UTF-8'")
-
-
-def _mixed(name: str, paths: Sequence[AnyPath], fault: str) -> InputError:
-    """Return the error for a column of JSON Lines whose types differ, with the first line that differs.
-
-    Raises:
-        InputError: the fault is a number that is not in int64 or float64.
-    """
-    values = [row.get(name) for path in paths for row in _json_rows(path, _decode_exactly)]
-
-    def differs(count: int) -> bool:
-        try:
-            _exact_values(values[:count])
-        except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            return True
-        return False
-
-    first = bisect_left(range(1, len(values)), True, key=differs)
-    lines = (f"{path}:{number}" for path in paths for number, _ in _json_lines(path))
-    where = next(islice(lines, first, None))
-    return InputError(f"{where}: column {name!r} has another type than before: {fault}; write one type")
-
-
-def _joined(name: str, parts: Sequence[pa.Array], paths: Sequence[AnyPath]) -> pa.ChunkedArray:
-    """Return the values of all parts, whose types may differ in JSON."""
-    kinds = {part.type for part in parts if not pa.types.is_null(part.type)} or {pa.null()}
-    if len(kinds) > 1:
-        return pa.chunked_array([arrow_values(name, [v for p in parts for v in p.to_pylist()], None, paths)])
-    (kind,) = kinds
-    return pa.chunked_array([part if part.type == kind else pa.nulls(len(part), kind) for part in parts])
-
-
 def _csv_batches(path: AnyPath) -> Iterator[_Batch]:
     """Yield the rows of a CSV or TSV file, some at a time."""
     rows = _csv_rows(path)
     names = next(rows, [])
     while batch := [*islice(rows, _BATCH_ROWS)]:
-        yield len(batch), dict(zip(names, zip(*batch, strict=True), strict=True))
+        yield _Batch(path, range(len(batch)), dict(zip(names, zip(*batch, strict=True), strict=True)))
 
 
 def _csv_rows(path: AnyPath) -> Iterator[list[str]]:
@@ -219,7 +226,7 @@ def _csv_rows(path: AnyPath) -> Iterator[list[str]]:
         raise InputError(f"{path}:{reader.line_num}: {error}{hint}") from None
 
 
-def check_no_repeats(names: Iterable[str], where: object) -> None:
+def check_no_repeats(names: Collection[str], where: object) -> None:
     """Raise InputError if two columns have the same name."""
     for name in repeated(names):
         raise InputError(f"{where}: the column {name!r} is repeated; rename one of them")
@@ -298,19 +305,23 @@ def _json_batches(path: AnyPath) -> Iterator[_Batch]:
     """Yield the rows of a JSON Lines file, some at a time; a row that lacks a name has None."""
     rows = _json_rows(path, _decode)
     while batch := [*islice(rows, _BATCH_ROWS)]:
-        names = {*map(tuple, batch)}
+        lines, objects = zip(*batch, strict=True)
+        names = {*map(tuple, objects)}
         if len(names) == 1:
             # mostly, and much faster
-            yield len(batch), dict(zip(names.pop(), zip(*map(dict.values, batch), strict=True), strict=True))
+            values = zip(*map(dict.values, objects), strict=True)
+            yield _Batch(path, lines, dict(zip(names.pop(), values, strict=True)))
         else:
-            every = dict.fromkeys(chain.from_iterable(batch))
-            yield len(batch), {name: [row.get(name) for row in batch] for name in every}
+            every = dict.fromkeys(chain.from_iterable(objects))
+            yield _Batch(path, lines, {name: [row.get(name) for row in objects] for name in every})
 
 
-def _json_rows(path: AnyPath, decode: _Decode) -> Iterator[dict[str, Any]]:
-    """Yield the object in each line of a file."""
-    for number, line in _json_lines(path):
-        fault = ""
+def _json_rows(path: AnyPath, decode: _Decode) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the number of each line that is not empty, and its object."""
+    for number, text in enumerate(_lines(path, newline="\n"), 1):
+        line, fault = text.strip(" \t\r\n"), ""
+        if not line:
+            continue
         try:
             row, end = decode(line)
             if end < len(line) or not isinstance(row, dict):
@@ -325,27 +336,13 @@ def _json_rows(path: AnyPath, decode: _Decode) -> Iterator[dict[str, Any]]:
             fault = f": {error}"
         if fault:
             raise InputError(f"{path}:{number}{fault}")
-        yield row
-
-
-def _json_lines(path: AnyPath) -> Iterator[tuple[int, str]]:
-    """Yield the number and the text of each line that is not empty."""
-    for number, line in enumerate(_lines(path, newline="\n"), 1):
-        if text := line.strip(_JSON_SPACES):
-            yield number, text
+        yield number, row
 
 
 def _depth(value: Any) -> int:  # noqa: ANN401 -- what JSON holds
     """Return the number of levels of lists and objects in a list or object."""
     items = value.values() if isinstance(value, dict) else value
     return 1 + max((_depth(item) for item in items if isinstance(item, (dict, list))), default=0)
-
-
-def _exact(kind: type[int] | type[float], text: str) -> int | float:
-    number = kind(text)
-    if math.isinf(number) if kind is float else number not in _INTEGERS:
-        raise ValueError(f"the number {text[:_SHOWN]} is beyond {kind.__name__}64; save it as text")
-    return number
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -355,30 +352,29 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+def _finite(text: str) -> float:
+    if math.isinf(float(text)):
+        raise ValueError(f"the number {text[:_SHOWN]} is beyond float64; save it as text")
+    return float(text)
+
+
 _decode = json.JSONDecoder(object_pairs_hook=_unique).raw_decode
-# also raises ValueError for each number that is not in int64 or float64, which takes longer
-_decode_exactly = json.JSONDecoder(
-    object_pairs_hook=_unique, parse_int=partial(_exact, int), parse_float=partial(_exact, float)
-).raw_decode
+# also raises ValueError for a number beyond float64, which takes longer
+_decode_finite = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite).raw_decode
 
 
 def _lines(path: AnyPath, newline: str) -> Iterator[str]:
-    return chain.from_iterable(io.StringIO(block, newline) for block in _blocks(path))
-
-
-def _blocks(path: AnyPath) -> Iterator[str]:
-    """Yield the text of a file in UTF-8 in blocks of whole lines; other bytes become surrogates."""
+    """Yield the lines of a file in UTF-8; other bytes become surrogates."""
     try:
         with open_regular(path) as file:
-            block, rest, number = without_mark(file.read(_BLOCK_BYTES)), b"", 1
-            while block:
-                lines, newline, rest = (rest + block).rpartition(b"\n")
-                yield (lines + newline).decode("utf-8", "surrogateescape")
-                number += lines.count(b"\n") + len(newline)
-                if len(rest) > _LONGEST:
+            start = file.read(_LOOKED_AT)
+            without_mark(start)
+            file.seek(0)
+            text = io.TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline)
+            for number, line in enumerate(iter(partial(text.readline, _LONGEST), ""), 1):
+                if len(line) == _LONGEST:
                     raise InputError(f"{path}:{number}: the line is longer than {size(_LONGEST)}")
-                block = file.read(_BLOCK_BYTES)
-            yield rest.decode("utf-8", "surrogateescape")
+                yield line
     except OSError as error:
         raise unreadable(path, error) from None
     except ValueError as error:

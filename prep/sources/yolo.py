@@ -11,21 +11,12 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from tfshards.prep.sources.annotations import (
-    AnnotatedImage,
-    AnnotatedImages,
-    AnnotatedObject,
-    Annotations,
-    is_text,
-)
-from tfshards.prep.sources.boundary import Boundary
-from tfshards.prep.sources.classes import MAX_CLASSES, read_class_names
+from tfshards.prep.sources.annotations import Annotations, ImageRows, Values, is_text
+from tfshards.prep.sources.classes import MAX_CLASSES, read_class_names, usual_split, usual_splits
+from tfshards.prep.sources.fetching import Boundary, decoded, read_file, read_text
 from tfshards.prep.sources.keys import in_any_form
-from tfshards.prep.sources.remote_tree import tree_of
 from tfshards.prep.sources.row_columns import TableRows
-from tfshards.prep.sources.splits import usual_split, usual_splits
-from tfshards.prep.sources.text_files import decoded, read_file, read_text
-from tfshards.prep.sources.tree import is_hidden
+from tfshards.prep.sources.tree import is_hidden, tree_of
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import counted, listed
 from tfshards.schemas.json_reader import shown
@@ -46,13 +37,16 @@ _USUAL_KEYS = "the usual keys are path, train, val, test, names, nc and kpt_shap
 class Yolo(Annotations):
     """The images of a folder, and their objects in text files of YOLO.
 
-    ``source`` is a ``data.yaml`` of Ultralytics, or a folder with this file, with ``images`` and ``labels``,
-    or with text files next to the images. The boxes of ``x.jpg`` are in ``x.txt``, in ``labels`` instead of
-    ``images`` or next to it; an image without this file has no boxes. ``root`` is the folder to which the
-    paths in ``data.yaml`` are relative, if it is neither its ``path`` nor its own folder. ``objects/bbox`` is
-    ``cxcywh-normalized``; boxes refer to the upright image unless ``boxes_in`` is "file". If ``kpt_shape`` in
-    ``data.yaml`` declares keypoints, they are ``objects/keypoints``. With ``segmentations``, lines may be
-    polygons, whose boxes enclose them. Other attributes are those of ``Annotations``.
+    The boxes of ``x.jpg`` are in ``x.txt``, in ``labels`` instead of ``images`` or next to it; an image
+    without this file has no boxes. ``root`` is the folder to which the paths in ``data.yaml`` are relative,
+    if it is neither its ``path`` nor its own folder. ``objects/bbox`` is ``cxcywh-normalized``; boxes refer
+    to the upright image unless ``boxes_in`` is "file". If ``kpt_shape`` in ``data.yaml`` declares keypoints,
+    they are ``objects/keypoints``. With ``segmentations``, lines may be polygons, whose boxes enclose them.
+    Other attributes are those of ``Annotations``.
+
+    Attributes:
+        source: data.yaml of Ultralytics, or a folder with this file, with "images" and "labels", or with text
+            files next to the images.
     """
 
     kind = "yolo"
@@ -79,15 +73,17 @@ class Yolo(Annotations):
                 Boundary(path, follow_links=self.follow_links).check(config)
             layout = _described(config, root, inside)
         if layout.num_points and self.segmentations:
-            raise InputError(f"segmentations=True has no effect, as {config} has kpt_shape; leave it out")
-        images = AnnotatedImages(layout.root)
+            raise InputError(
+                f"segmentations=True has no effect, since {config} has kpt_shape (keypoints); leave it out"
+            )
+        rows = ImageRows(layout.root)
         # by text file, or None for images without one
-        images_of: dict[Path | None, list[AnnotatedImage]] = {}
+        rows_of: dict[Path | None, list[Values]] = {}
         for split, file in self._files(layout.places, inside):
-            image = images.add(file, split)
-            images_of.setdefault(_text_of(image.path, layout.root), []).append(image)
-        without = [os.fsdecode(image.path) for image in images_of.pop(None, [])]
-        texts = {text: some for text, some in images_of.items() if text is not None}
+            row = rows.add(file, split)
+            rows_of.setdefault(_text_of(row["file_name"], layout.root), []).append(row)
+        without = [os.fsdecode(row["file_name"]) for row in rows_of.pop(None, [])]
+        texts = {text: some for text, some in rows_of.items() if text is not None}
         if not texts:
             raise InputError(
                 f"{path} has no image with a text file of boxes; the files must be next to the images, or "
@@ -102,7 +98,7 @@ class Yolo(Annotations):
         if self.segmentations:
             roles["polygons"] = f"xy{NORMALIZED}"
         warnings = [*layout.warnings, *_unpaired(without, texts)]
-        read = images.table_rows(path, roles, layout.class_names, warnings)
+        read = rows.table_rows(path, roles, layout.class_names, warnings)
         # Ultralytics reads images with OpenCV, which turns them upright
         return replace(read, boxes_in="upright")
 
@@ -256,32 +252,29 @@ def _unpaired(images: Sequence[str], texts: Collection[Path]) -> Iterator[str]:
             yield f"{counted(len(names), noun)} without {lacking}, such as {names[0]!r}"
 
 
-def _add_objects(
-    images: Sequence[AnnotatedImage], text: Path, layout: _Layout, *, has_polygons: bool
-) -> None:
+def _add_objects(rows: Sequence[Values], text: Path, layout: _Layout, *, has_polygons: bool) -> None:
     """Add the objects in a text file to its image, or reject all images that have this file."""
     where = name = os.path.relpath(text, layout.root)
     content = read_file(text)
     try:
-        if len(images) > 1:
+        if len(rows) > 1:
             raise ValueError("several images have the same text file")
         for number, line in enumerate(decoded(content).splitlines(), 1):
             where = f"{name}:{number}"
             if words := line.split():
-                images[0].objects.append(_object(words, layout, has_polygons=has_polygons))
+                rows[0]["objects"].append(_object(words, layout, has_polygons=has_polygons))
     except ValueError as error:
-        for image in images:
-            image.reject(f"{where}: {error}")
-            image.objects.clear()
+        for row in rows:
+            row |= {"fault": f"{where}: {error}", "objects": []}
 
 
-def _object(words: Sequence[str], layout: _Layout, *, has_polygons: bool) -> AnnotatedObject:
+def _object(words: Sequence[str], layout: _Layout, *, has_polygons: bool) -> Values:
     """Return the class, box, keypoints and polygons in a line, or raise ValueError."""
     category, *numbers = map(_number, words)
     most = (len(layout.class_names) or MAX_CLASSES) - 1
     if not category.is_integer() or not 0 <= category <= most:
         raise ValueError(f"the class {words[0]} must be a number from 0 to {most}")
-    values: AnnotatedObject = {"category": int(category), "bbox": numbers[:4]}
+    values: Values = {"category": int(category), "bbox": numbers[:4]}
     if layout.num_points:
         values["keypoints"] = numbers[4:]
     if has_polygons:
@@ -292,12 +285,10 @@ def _object(words: Sequence[str], layout: _Layout, *, has_polygons: bool) -> Ann
         values["bbox"] = [(left + right) / 2, (top + bottom) / 2, right - left, bottom - top]
         values["polygons"] = [numbers]
     elif len(numbers) != allowed:
-        hint = "; keypoints need kpt_shape in data.yaml, polygons --segmentations"
-        if layout.num_points:
-            hint = f", for kpt_shape [{layout.num_points}, {layout.width}] in data.yaml"
-        elif len(numbers) == 5:
-            hint = "; remove the last if it is a confidence"
-        raise ValueError(f"{len(numbers)} numbers after the class, not {allowed}{hint}")
+        raise ValueError(
+            f"{len(numbers)} numbers after the class, not {allowed}: remove a confidence; keypoints are by "
+            f"kpt_shape [{layout.num_points}, {layout.width}] in data.yaml, polygons by segmentations=True"
+        )
     return values
 
 

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
 import numpy as np
 
-from tfshards.prep.imaging.options import DEFAULT_MAX_PIXELS
 from tfshards.prep.progress.threads import Tick
-from tfshards.prep.records.frames import Frame, read_frames
+from tfshards.prep.records.frames import Frame, read_frames, read_in_order
 from tfshards.prep.records.values import parse_record
 from tfshards.prep.sources.keys import to_text
 from tfshards.prep.verification.report import RecordProblem
-from tfshards.schemas import Manifest, Problem, Shard
+from tfshards.schemas import Feature, Manifest, Problem, Shard
 from tfshards.schemas.companions import read_index, read_keys, read_labels
 from tfshards.schemas.digests import examples_digest
 from tfshards.schemas.example import Decoded
-from tfshards.schemas.index import FRAME_OVERHEAD, IntArray, RecordIndex, keys_path, labels_path
-from tfshards.schemas.json_reader import Json
+from tfshards.schemas.index import FRAME_OVERHEAD, IntArray, RecordIndex
 from tfshards.schemas.manifest_file import OTHER_BYTES
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import open_regular, size_of
@@ -30,28 +28,28 @@ from tfshards.schemas.storage.verbs import read_once
 # How many images of one shard are queued or being decoded; all of them are in memory.
 _MAX_WAITING = 16
 _TICK_BYTES = 1 << 20
-# The number of a record, the offset of its frame, and what is wrong with it.
-_Fault: TypeAlias = tuple[int, int, str]
+# Starts to decode an image, and returns what will be wrong with it, or None.
+Decode: TypeAlias = Callable[[bytes, Feature], "Future[str | None]"]
 
 
 def shard_problems(folder: AnyPath, shard: Shard, tick: Tick = lambda _: None) -> list[Problem]:
     """Return the problems of the size, the digest or the last bytes of one shard."""
-    path = folder / shard.path
+    path, fault = folder / shard.path, ""
     try:
         with open_regular(path, buffering=0) as file:
             num_bytes = size_of(file)
         if num_bytes != shard.num_bytes:
             tick(shard.num_bytes)
-            return [Problem(shard.path, f"has {num_bytes} bytes, but the manifest lists {shard.num_bytes}")]
-        _, digest, last_bytes = read_once(path, tick)
+            fault = f"has {num_bytes} bytes, but the manifest lists {shard.num_bytes}"
+        else:
+            _, digest, last_bytes = read_once(path, tick)
+            if digest != shard.digest:
+                fault = OTHER_BYTES
+            elif last_bytes != shard.last_bytes:
+                fault = f"ends with the bytes {last_bytes}, but the manifest lists {shard.last_bytes}"
     except OSError as error:
-        return [Problem(shard.path, f"cannot be read: {error.strerror}")]
-    if digest != shard.digest:
-        return [Problem(shard.path, OTHER_BYTES)]
-    if last_bytes != shard.last_bytes:
-        message = f"ends with the bytes {last_bytes}, but the manifest lists {shard.last_bytes}"
-        return [Problem(shard.path, message)]
-    return []
+        fault = f"cannot be read: {error.strerror}"
+    return [Problem(shard.path, fault)] if fault else []
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,9 +66,8 @@ class Companions:
         is_listed = self.keys is not None and record < shard.num_examples
         key = to_text(self.keys[record]) if self.keys is not None and is_listed else None
         named = "" if key is None else f", key {key!r}"
-        return RecordProblem(
-            shard.path, f"record {record} at byte {offset}{named}: {fault}", record, offset, key
-        )
+        message = f"record {record} at byte {offset}{named}: {fault}"
+        return RecordProblem(shard.path, message, record, offset, key)
 
 
 def companions(folder: AnyPath, shard: Shard) -> Companions:
@@ -86,36 +83,53 @@ def record_problems(
     shard: Shard,
     manifest: Manifest,
     companions: Companions,
-    decoders: ThreadPoolExecutor | None,
+    decode: Decode | None,
     tick: Tick,
 ) -> list[Problem]:
-    """Return every problem of the records of one shard; images are decoded if there are ``decoders``."""
-    faults: list[_Fault] = []
-    decoding = _Decoding(manifest, decoders) if decoders else None
+    """Return every problem of the records of one shard, and of its images if there is ``decode``.
+
+    The records are read by the index, so that damage hides no other record. A shard whose index is damaged
+    is read in order.
+    """
+    faults: dict[int, tuple[int, str]] = {}
+    decoding: deque[tuple[Frame, Future[str | None]]] = deque()
+    images = [feature for feature in manifest.schema.features if feature.is_encoded]
     difference = _differences(shard, manifest, companions)
     lengths: list[int] = []
     checksums: list[int] = []
     is_whole = follows = True
-    for number, offset, data, checksum, fault in _frames(folder, shard, manifest, companions, tick):
-        values: dict[str, Decoded] = {}
-        if data is None:
+
+    def decoded(num_waiting: int) -> None:
+        while len(decoding) > num_waiting:
+            frame, future = decoding.popleft()
+            if fault := future.result():
+                faults[frame.number] = frame.offset, fault
+
+    for frame in _frames(folder, shard, manifest, companions.index, tick):
+        number, fault = frame.number, frame.fault
+        if frame.data is None:
+            # records of another shard differ from their start on: one report is enough
+            if follows and fault:
+                faults[number] = frame.offset, fault
             is_whole = False
-        else:
-            lengths.append(len(data))
-            checksums.append(checksum)
-        if data is not None and not fault:
-            values, fault = parse_record(data, manifest)
-            if not fault and follows and number < shard.num_examples:
-                fault = difference(number, len(data), values)
-                # moved records differ from there on: one report is enough
-                follows = fault is None
+            break
+        lengths.append(len(frame.data))
+        checksums.append(frame.checksum)
+        values: dict[str, Decoded] = {}
+        if not fault:
+            values, fault = parse_record(frame.data, manifest)
+        if not fault and follows and number < shard.num_examples:
+            fault = difference(number, values)
+            follows = fault is None
         if fault:
-            faults.append((number, offset, fault))
-        elif decoding:
-            faults += decoding.add(number, offset, values)
-    if decoding:
-        faults += decoding.end()
-    problems: list[Problem] = [companions.problem(shard, *fault) for fault in sorted(faults)]
+            faults[number] = frame.offset, fault
+        elif decode:
+            for feature in images:
+                for data in cast("list[bytes]", values[feature.name]):
+                    decoding.append((frame, decode(data, feature)))
+            decoded(_MAX_WAITING)
+    decoded(0)
+    problems: list[Problem] = [companions.problem(shard, each, *faults[each]) for each in sorted(faults)]
     if is_whole and len(lengths) != shard.num_examples:
         message = f"holds {len(lengths)} records, but the manifest lists {shard.num_examples}"
         problems.append(Problem(shard.path, message))
@@ -128,19 +142,15 @@ def record_problems(
 
 
 def _frames(
-    folder: AnyPath, shard: Shard, manifest: Manifest, companions: Companions, tick: Tick
+    folder: AnyPath, shard: Shard, manifest: Manifest, index: RecordIndex | None, tick: Tick
 ) -> Iterator[Frame]:
     """Yield all frames of a shard; of a file that cannot be read, at the end one that says so."""
     # a compressed file is shorter than its content
     share = shard.num_bytes / max(1, shard.record_bytes)
+    path, compression = folder / shard.path, manifest.compression
     done = end = number = 0
     try:
-        for frame in read_frames(
-            folder / shard.path,
-            manifest.compression,
-            index=companions.index,
-            record_bytes=shard.record_bytes,
-        ):
+        for frame in read_frames(path, compression, index) if index else read_in_order(path, compression):
             yield frame
             number, end = frame.number + 1, frame.offset + FRAME_OVERHEAD + len(frame.data or b"")
             if end - done >= _TICK_BYTES:
@@ -148,68 +158,24 @@ def _frames(
                 done = end
     except OSError as error:
         yield Frame(number, end, None, fault=f"cannot be read: {error.strerror}")
-    tick(int(max(0, shard.record_bytes - done) * share))
+    finally:
+        tick(int(max(0, shard.record_bytes - done) * share))
 
 
 def _differences(
     shard: Shard, manifest: Manifest, companions: Companions
-) -> Callable[[int, int, dict[str, Decoded]], str | None]:
-    """Return what names how a record differs from the index, the file of labels or the file of keys."""
+) -> Callable[[int, dict[str, Decoded]], str | None]:
+    """Return what names how a record differs from the file of labels or the file of keys."""
     label, key, keys = manifest.schema.label, manifest.schema.key, companions.keys
-    # memoryviews return Python integers, and faster than arrays their own
-    lengths = None if companions.index is None else companions.index.lengths.data
+    # a memoryview returns Python integers, and faster than an array its own
     labels = None if companions.labels is None else companions.labels.data
 
-    def difference(record: int, num_bytes: int, values: dict[str, Decoded]) -> str | None:
-        length = num_bytes + FRAME_OVERHEAD
-        if lengths is not None and length != lengths[record]:
-            return f"has {length} bytes with its frame, but the index lists {lengths[record]}"
+    def difference(record: int, values: dict[str, Decoded]) -> str | None:
         if label and labels is not None and values[label.name][0] != labels[record]:
-            path = labels_path(shard.path)
-            return f"has the label {values[label.name][0]!r}, but {path} lists {labels[record]}"
+            return f"has the label {values[label.name][0]!r}, but {shard.labels_path} lists {labels[record]}"
         if key and keys is not None and values[key.name][0] != keys[record]:
-            path, own = keys_path(shard.path), cast("bytes", values[key.name][0])
-            return f"has the key {to_text(own)!r}, but {path} lists {to_text(keys[record])!r}"
+            own, listed = to_text(cast("bytes", values[key.name][0])), to_text(keys[record])
+            return f"has the key {own!r}, but {shard.keys_path} lists {listed!r}"
         return None
 
     return difference
-
-
-class _Decoding:
-    """Images of the records of one shard that threads decode, and the faults of these."""
-
-    def __init__(self, manifest: Manifest, decoders: ThreadPoolExecutor) -> None:
-        self._images = [feature for feature in manifest.schema.features if feature.is_encoded]
-        self._max_pixels = max(_max_pixels(dict(manifest.options)), default=DEFAULT_MAX_PIXELS)
-        self._decoders = decoders
-        self._waiting: deque[tuple[int, int, Future[str | None]]] = deque()
-
-    def add(self, number: int, offset: int, values: dict[str, Decoded]) -> Iterator[_Fault]:
-        """Decode the images of a record, and yield faults of earlier ones."""
-        # Pillow is needed only here
-        from tfshards.prep.imaging.stored import decoded_fault
-
-        for feature in self._images:
-            for data in cast("list[bytes]", values[feature.name]):
-                future = self._decoders.submit(decoded_fault, data, feature, self._max_pixels)
-                self._waiting.append((number, offset, future))
-                yield from self.end(_MAX_WAITING)
-
-    def end(self, num_waiting: int = 0) -> Iterator[_Fault]:
-        """Yield the faults of all images but the last ``num_waiting``."""
-        while len(self._waiting) > num_waiting:
-            number, offset, future = self._waiting.popleft()
-            if fault := future.result():
-                yield number, offset, fault
-
-
-def _max_pixels(options: Json) -> Iterator[int]:
-    """Yield each ``max_pixels`` in the options of a dataset and of those that it was derived from."""
-    inner: list[Json] = options if isinstance(options, list) else []
-    if isinstance(options, dict):
-        inner = [*options.values()]
-        limit = options.get("max_pixels")
-        if isinstance(limit, int):
-            yield limit
-    for value in inner:
-        yield from _max_pixels(value)

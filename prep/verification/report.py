@@ -1,4 +1,4 @@
-"""The report that ``verify`` and ``repair`` return; it is true if the dataset is sound."""
+"""The report that ``verify`` returns; it is true if the dataset is sound."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class VerificationReport:
     Attributes:
         dataset: the folder of the dataset, as it was given.
         problems: every fault, shard by shard, that is left; the faults of records are ``RecordProblem``.
-        repaired: the paths of the files that ``repair`` has rebuilt.
-        remedies: from ``repair``, how to repair what is left, one line for each folder of a build.
+        repaired: the paths of the files that were rebuilt.
+        remedies: how to repair what is left, one line for each folder of a build.
     """
 
     dataset: str
@@ -48,7 +48,7 @@ class VerificationReport:
         """Return whether the dataset is sound."""
         return not self.problems
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         """Return the files rebuilt, the problems and their number, and the remedies, one per line."""
         lines = [one_line(f"rebuilt: {path}") for path in self.repaired]
         numbers = Counter[str]()
@@ -65,13 +65,7 @@ class VerificationReport:
         rebuilt = f", {counted(len(self.repaired), 'file')} rebuilt" if self.repaired else ""
         return "\n".join([*lines, one_line(f"{self.dataset}: {verdict}{rebuilt}"), *self.remedies])
 
-    __repr__ = __str__
-
     def to_json(self) -> dict[str, Json]:
         """Return the attributes; a problem is an object with ``place`` and ``message``."""
-        return {
-            "dataset": self.dataset,
-            "problems": as_json(self.problems),
-            "repaired": list(self.repaired),
-            "remedies": list(self.remedies),
-        }
+        found: dict[str, Json] = as_json(self)
+        return found

@@ -1,38 +1,54 @@
-"""Find examples of a dataset by key or by number, and describe their values in text."""
+"""Find examples of a dataset by key or by position, and describe their values."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, cast
+from itertools import accumulate, chain
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from tfshards.prep.building.rejects import read_rejects
 from tfshards.prep.imaging.formats import HEAD_BYTES, format_of
+from tfshards.prep.progress.lines import Meter, report_line
+from tfshards.prep.progress.threads import Tick, in_threads
+from tfshards.prep.records.dataset_files import check_new_file
 from tfshards.prep.records.frames import RecordError, read_some
 from tfshards.prep.records.values import parse_record
-from tfshards.prep.sources.keys import to_bytes
+from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.prep.writing.build_folder import Reject
-from tfshards.schemas import Feature, FormatError, InputError, Manifest, Schema, keys, read_manifest
-from tfshards.schemas.companions import read_index
+from tfshards.schemas import (
+    Feature,
+    InputError,
+    Manifest,
+    OptionsError,
+    Schema,
+    keys,
+    read_manifest,
+)
+from tfshards.schemas.companions import require_index
 from tfshards.schemas.errors import size
 from tfshards.schemas.example import Decoded
+from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.schema import UNCOMMON_DTYPES
 from tfshards.schemas.split import rows_by_shard
 from tfshards.schemas.storage import AnyPath, any_path
+from tfshards.schemas.storage.any_path import local_path
+from tfshards.schemas.storage.verbs import put
 from tfshards.schemas.summary import escaped
 
+T = TypeVar("T")
 _SHOWN_ELEMENTS = 8
 _SHOWN_BYTES = 200
 _POSITION = re.compile(r"(?:(.+):)?([0-9]{1,18})")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Found:
     """One example of a dataset."""
 
@@ -43,68 +59,134 @@ class Found:
     record: int
     values: dict[str, Decoded]
 
+    @property
+    def key(self) -> str:
+        """Its key as text, independently of the locale; its record and shard if it has none."""
+        key = next(iter(self.values.get("key", ())), f"record {self.record} of {self.shard}")
+        return to_text(key) if isinstance(key, bytes) else str(key)
+
+    def __repr__(self) -> str:
+        """Return the position of the example, and a line for each feature."""
+        position = f"split {self.split}, example {self.number}, record {self.record} of {self.shard}"
+        features = [(one, self.values[one.name]) for one in self.schema.features]
+        return "\n".join(
+            [position, *(f"{one.name}: {description(one, self.schema, v)}" for one, v in features)]
+        )
+
     def to_json(self) -> dict[str, Json]:
         """Return the example as JSON values: of an image what it is, of a class also its name."""
-        features = self.schema.features
-        return {
-            "split": self.split,
-            "number": self.number,
-            "shard": self.shard,
-            "record": self.record,
-            "features": {one.name: _json_of(one, self.schema, self.values[one.name]) for one in features},
+        features = {
+            one.name: _json_of(one, self.schema, self.values[one.name]) for one in self.schema.features
         }
+        place = {name: getattr(self, name) for name in ("split", "number", "shard", "record")}
+        return {**place, "features": features}
 
 
-def find(root: str | os.PathLike[str], what: str) -> Found:
-    """Return the example with a key, or at a position such as ``train:5``, or ``5`` if there is one split.
+def show(
+    dataset: str | os.PathLike[str],
+    key: str | None = None,
+    *,
+    first: int | None = None,
+    save: str | os.PathLike[str] | None = None,
+) -> Iterator[Found]:
+    """Show examples by key or by position, the first one by default; only their records are read.
 
-    A number alone is a key, not a position, if the keys of the dataset are row numbers. Only the record of
-    the example is read.
+    Args:
+        dataset: folder of the dataset, or its URL.
+        key: key of the example (path relative to the image folder, or row number), or its position as
+            SPLIT:NUMBER; where keys are not row numbers and there is one split, also as NUMBER. With "first",
+            a split.
+        first: number of examples from the start of the split, or of all splits one after another.
+        save: file to which the encoded image is written as well.
+
+    Returns:
+        An iterator of the examples, which are read as they are needed.
+
+    Raises:
+        OptionsError: ``first`` is less than 1, or ``save`` has no image or several.
+        InputError: there is no such dataset, split or example, or ``save`` names a file of another kind.
+        FormatError: an index is damaged.
+        RecordError: a record is damaged.
     """
-    manifest, folder = read_manifest(root), any_path(root)
-    position = _POSITION.fullmatch(what)
-    split = position[1] if position else None
-    if position is None or (split not in manifest.splits if split else _has_row_numbers(folder, manifest)):
-        return _find_key(folder, manifest, what)
-    if split is None and len(manifest.splits) > 1:
-        named = ", ".join(f"{name}:{position[2]}" for name in manifest.splits)
-        raise InputError("split-needed", root=root, named=named)
-    split = split or next(iter(manifest.splits))
-    number, size = int(position[2]), manifest.splits[split].num_examples
-    if number >= size:
-        raise InputError("number-unknown", root=root, split=split, size=size, what=what)
-    return next(_read(folder, manifest, split, number, number + 1))
+    if first is not None and first < 1:
+        raise OptionsError(f"first={first} must be at least 1")
+    if save is not None and first is not None and first > 1:
+        raise OptionsError(f"save= writes one image, but first={first} shows several; leave first= out")
+    manifest, folder = read_manifest(dataset), any_path(dataset)
+    if first is None and key is not None:
+        split, number = _position(folder, manifest, key)
+        found = examples_at(folder, manifest, split, np.array([number]))
+    else:
+        found = _first(folder, manifest, key, first or 1)
+    if save is None:
+        return found
+    examples = [*found]
+    _save(examples, local_path(save))
+    return iter(examples)
 
 
-def examples(root: str | os.PathLike[str], split: str | None, count: int) -> Iterator[Found]:
-    """Yield the first examples of a split, or of all splits one after another, in stored order."""
-    manifest, folder = read_manifest(root), any_path(root)
+def _first(root: AnyPath, manifest: Manifest, split: str | None, count: int) -> Iterator[Found]:
     if split is not None and split not in manifest.splits:
         names = ", ".join(map(repr, manifest.splits))
-        raise InputError("split-not-shown", root=root, split=split, names=names)
-    for name in manifest.splits if split is None else [split]:
-        size = min(count, manifest.splits[name].num_examples)
-        yield from _read(folder, manifest, name, 0, size)
-        count -= size
+        raise InputError(f"{root} has no split {split!r}; the splits are {names}")
+    sizes = [(name, manifest.splits[name].num_examples) for name in ([split] if split else manifest.splits)]
+    before = accumulate((size for _, size in sizes), initial=0)
+    return chain.from_iterable(
+        examples_at(root, manifest, name, np.arange(min(size, max(0, count - start))))
+        for (name, size), start in zip(sizes, before, strict=False)
+    )
 
 
-def _find_key(root: AnyPath, manifest: Manifest, key: str) -> Found:
-    rejects: list[Reject] = []
-    if manifest.totals.rejected:
-        # the file only adds a reason to the message: without it, the key is reported as unknown
-        with suppress(InputError):
-            rejects = read_rejects(root, manifest)
+def _save(examples: Sequence[Found], path: AnyPath) -> None:
+    images = (one.name for example in examples for one in example.schema.features if one.is_encoded)
+    if (name := next(images, None)) is None:
+        raise OptionsError("save= writes an image, but the dataset has no images; leave it out")
+    data = _only_bytes(examples[0].values[name])
+    check_new_file(path, "the image", lambda file: file.read(len(data) + 1) == data)
+    put(path, data)
+    report_line(f"wrote the image to {path}")
+
+
+def _position(root: AnyPath, manifest: Manifest, what: str) -> tuple[str, int]:
+    """Return the split and the number of the example with a key, or at a position.
+
+    A number alone is a key, not a position, if the keys of the dataset are row numbers.
+    """
+    position = _POSITION.fullmatch(what)
+    split = position[1] if position else None
+    if position is None or (split not in manifest.splits if split else _has_row_numbers(root, manifest)):
+        return _position_of_key(root, manifest, what)
+    if split is None and len(manifest.splits) > 1:
+        named = ", ".join(f"{name}:{position[2]}" for name in manifest.splits)
+        raise InputError(f"{root} has several splits; give one of {named}")
+    split = split or next(iter(manifest.splits))
+    number, count = int(position[2]), manifest.splits[split].num_examples
+    if number >= count:
+        raise InputError(
+            f"split {split!r} of {root} has {count} examples, numbered from 0; {what} is not one of them"
+        )
+    return split, number
+
+
+def _position_of_key(root: AnyPath, manifest: Manifest, key: str) -> tuple[str, int]:
     wanted = os.fsencode(key)
-    for reject in rejects:
-        if to_bytes(reject.key) == wanted:
-            raise InputError(
-                "key-rejected", root=root, key=reject.key, reason=reject.reason, detail=reject.detail
-            )
     for name, split in manifest.splits.items() if manifest.schema.key else ():
         number = int(keys.find(root, split.shards, [wanted])[0])
         if number >= 0:
-            return next(_read(root, manifest, name, number, number + 1))
-    raise InputError("key-unknown", root=root, key=key, position=f"{next(iter(manifest.splits))}:0")
+            return name, number
+    rejects: list[Reject] = []
+    # the file only adds a reason to the message: without it, the key is reported as unknown
+    with suppress(InputError):
+        rejects = read_rejects(root, manifest) if manifest.totals.rejected else []
+    for each in rejects:
+        if to_bytes(each.key) == wanted:
+            text = f"{root} rejected {each.key!r} ({each.reason}): {each.detail}"
+            raise InputError(text, code="key-rejected")
+    position = f"{next(iter(manifest.splits))}:0"
+    raise InputError(
+        f"{root} has no example with the key {key!r}; give a key, or a position such as {position}",
+        code="key-unknown",
+    )
 
 
 def _has_row_numbers(root: AnyPath, manifest: Manifest) -> bool:
@@ -115,21 +197,50 @@ def _has_row_numbers(root: AnyPath, manifest: Manifest) -> bool:
     return keys.keys_at(root, held[:1], np.array([0]))[0].isdigit()
 
 
-def _read(root: AnyPath, manifest: Manifest, split: str, start: int, stop: int) -> Iterator[Found]:
+def examples_at(root: AnyPath, manifest: Manifest, split: str, numbers: IntArray) -> Iterator[Found]:
     """Yield some examples of a split by their numbers, without reading other records."""
-    numbers = np.arange(start, stop)
     for _, shard, rows, records in rows_by_shard(manifest.splits[split].shards, numbers):
-        index, problems = read_index(root, shard)
-        if index is None:
-            subject = f"{root}: the index of a shard (`tfshards verify {root} --repair` rebuilds it)"
-            raise FormatError(subject, problems)
-        path = root / shard.path
+        path, index = root / shard.path, require_index(root, shard)
         frames = read_some(path, manifest.compression, index, records)
         for number, frame in zip(numbers[rows].tolist(), frames, strict=True):
             values, fault = parse_record(frame.require_data(path), manifest)
             if fault:
                 raise RecordError(path, frame.number, frame.offset, fault)
             yield Found(manifest.schema, split, number, shard.path, frame.number, values)
+
+
+def look_at(
+    root: AnyPath,
+    manifest: Manifest,
+    chosen: Mapping[str, IntArray],
+    look: Callable[[Iterator[Found]], T],
+    label: str,
+) -> list[T]:
+    """Return what ``look`` returns for the examples of each shard, in stored order; one shard per thread.
+
+    Args:
+        root: folder of the dataset.
+        manifest: its manifest.
+        chosen: numbers of the examples in each split, ascending; shards without any are not read.
+        look: receives the examples of one shard, and takes all of them.
+        label: what the progress bar is about.
+    """
+    items = [
+        (name, numbers[rows], shard.record_bytes // max(1, shard.num_examples))
+        for name, numbers in chosen.items()
+        for _, shard, rows, _ in rows_by_shard(manifest.splits[name].shards, numbers)
+    ]
+
+    def read(item: tuple[str, IntArray, int], tick: Tick) -> T:
+        def ticking() -> Iterator[Found]:
+            for found in examples_at(root, manifest, *item[:2]):
+                yield found
+                tick(item[2])
+
+        return look(ticking())
+
+    with Meter(label, sum(len(numbers) * mean_bytes for _, numbers, mean_bytes in items)) as meter:
+        return in_threads(read, items, meter.add)
 
 
 def description(feature: Feature, schema: Schema, values: Decoded) -> str:
@@ -166,9 +277,8 @@ def _elements(feature: Feature, values: Decoded) -> list[Any]:
 
 def _classes(feature: Feature, schema: Schema, values: Decoded) -> list[Json]:
     """Return the class name of each label; nothing if the feature has none."""
-    names = schema.class_names if feature.is_label else ()
-    labels = map(int, values) if names else ()
-    return ["no class" if label < 0 else escaped(names[label]) for label in labels]
+    labels = map(int, values) if feature.is_label and schema.class_names else ()
+    return [escaped(schema.class_name(label)) for label in labels]
 
 
 def _image_text(values: Decoded) -> str:

@@ -5,28 +5,98 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib import import_module
 from typing import NamedTuple
 
 import numpy as np
 
+from tfshards.prep.imaging.options import DEFAULT_MAX_PIXELS
 from tfshards.prep.planning.plan import label_counts
 from tfshards.prep.progress.lines import Meter
 from tfshards.prep.progress.threads import Tick, in_threads, num_jobs
 from tfshards.prep.records.dataset_files import digest_problems
-from tfshards.prep.verification.checks import companions, record_problems, shard_problems
+from tfshards.prep.verification.checks import Decode, companions, record_problems, shard_problems
+from tfshards.prep.verification.repair import copy_digest, folders_of, repaired
 from tfshards.prep.verification.report import VerificationReport
-from tfshards.prep.writing.build_folder import BuildFolder, is_owned
-from tfshards.schemas import Manifest, Problem, Shard, read_manifest
+from tfshards.prep.writing.build_folder import is_owned
+from tfshards.schemas import FormatError, Manifest, OptionsError, Problem, Shard, read_manifest
 from tfshards.schemas.errors import listed
 from tfshards.schemas.index import IntArray
+from tfshards.schemas.json_reader import Json
 from tfshards.schemas.keys import KeyHashes, hash_array, hash_key
 from tfshards.schemas.names import MANIFEST_NAME, RECORD_NAME
 from tfshards.schemas.split import rows_by_shard
 from tfshards.schemas.storage import AnyPath, any_path
-from tfshards.schemas.storage.verbs import file_digest
+from tfshards.schemas.storage.locking import locked
 
 _SHOWN = 5
+
+
+def verify(
+    dataset: str | os.PathLike[str], *, deep: bool = False, decode: bool = False, repair: bool = False
+) -> VerificationReport:
+    """Compare sizes and digests of all files of a dataset with its manifest.
+
+    These are shards, indexes, labels, keys, rejects and views, and the manifest with its own digest. The
+    report holds every problem; it is true if the dataset is sound.
+
+    Args:
+        dataset: folder of the dataset, or its URL.
+        deep: also read every record, and check its checksums, its features against the schema, its label and
+            key against the files of labels and keys, and that no key is repeated.
+        decode: also decode every image, and compare it with the schema; implies deep.
+        repair: rebuild damaged indexes, labels, keys and views, which follow from sound shards and the
+            manifest, and report the command that writes damaged shards again.
+
+    Returns:
+        A VerificationReport, whose text has a line for each problem.
+
+    Raises:
+        OptionsError: ``repair`` is combined with ``deep`` or ``decode``.
+        InputError: ``dataset`` is not a dataset; or, with ``repair``, another process is writing to it.
+        FormatError: ``repair`` needs the manifest, which is damaged.
+        ModuleNotFoundError: ``decode`` needs Pillow, which is not installed.
+    """
+    if repair and (deep or decode):
+        name = "decode" if decode else "deep"
+        raise OptionsError(
+            f"repair=True compares digests, and cannot be combined with {name}=True; repair first, then "
+            f"verify again with {name}=True"
+        )
+    folder, name = any_path(dataset), os.fspath(dataset)
+    if repair:
+        read_manifest(folder)
+        with locked(folder):
+            manifest = read_manifest(folder)
+            return repaired(name, folder, manifest, _problems(folder, manifest))
+    try:
+        manifest = read_manifest(folder)
+    except FormatError as error:
+        problems = (Problem(MANIFEST_NAME, f"{each.place}: {each.message}") for each in error.problems)
+        return VerificationReport(name, tuple(problems))
+    with ThreadPoolExecutor(num_jobs()) as threads:
+        start = _decode_by(threads, manifest) if decode else None
+        return VerificationReport(name, _problems(folder, manifest, start, is_deep=deep or decode))
+
+
+def _decode_by(threads: ThreadPoolExecutor, manifest: Manifest) -> Decode:
+    # before anything is read, and not by many threads at once
+    decoded_fault = import_module("tfshards.prep.imaging.stored").decoded_fault
+    most = max(_max_pixels(dict(manifest.options)), default=DEFAULT_MAX_PIXELS)
+    return partial(threads.submit, partial(decoded_fault, max_pixels=most))
+
+
+def _max_pixels(options: Json) -> Iterator[int]:
+    """Yield each ``max_pixels`` in the options of a dataset and of those that it was derived from."""
+    inner: list[Json] = options if isinstance(options, list) else []
+    if isinstance(options, dict):
+        inner = [*options.values()]
+        limit = options.get("max_pixels")
+        if isinstance(limit, int):
+            yield limit
+    for value in inner:
+        yield from _max_pixels(value)
 
 
 class _Listed(NamedTuple):
@@ -36,39 +106,17 @@ class _Listed(NamedTuple):
     labels: IntArray | None = None
 
 
-def verify(
-    dataset: str | os.PathLike[str], *, deep: bool = False, decode: bool = False
-) -> VerificationReport:
-    """Return a report of every problem of a dataset; it is true if the dataset is sound.
-
-    The size and digest of every file (shards, indexes, labels, keys, rejects, views) are compared with the
-    manifest, and the manifest with its own digest.
-
-    Args:
-        dataset: the dataset's folder, or its URL.
-        deep: also read every record, and check its checksums, its features against the schema, its length,
-            label and key against the index and the files of labels and keys; and, over all shards whose
-            records are sound, repeated keys and label counts. Reading continues after damage.
-        decode: also decode every image, and compare it with the schema; implies ``deep``.
-
-    Raises:
-        InputError: ``dataset`` is not a dataset.
-        FormatError: the manifest cannot be read.
-        ModuleNotFoundError: ``decode`` needs Pillow, which is not installed.
-    """
-    if decode:
-        # before anything is read, and not by many threads at once
-        import_module("tfshards.prep.imaging.stored")
-    manifest, folder = read_manifest(dataset), any_path(dataset)
-    is_deep = deep or decode
+def _problems(
+    folder: AnyPath, manifest: Manifest, decode: Decode | None = None, *, is_deep: bool = False
+) -> tuple[Problem, ...]:
+    """Return every problem of a dataset."""
     num_bytes = sum(split.num_bytes for split in manifest.splits.values()) * (2 if is_deep else 1)
 
     def look(shard: Shard, tick: Tick) -> tuple[list[Problem], _Listed]:
         of_file, found = shard_problems(folder, shard, tick), companions(folder, shard)
         of_records: list[Problem] = []
         if is_deep and (folder / shard.path).is_file():
-            pool = decoders if decode else None
-            of_records = record_problems(folder, shard, manifest, found, pool, tick)
+            of_records = record_problems(folder, shard, manifest, found, decode, tick)
             if of_file and not of_records:
                 how = "" if manifest.compression == "none" else ", or compressed differently"
                 message = f"its records are those that were written, but in a different order{how}"
@@ -78,7 +126,7 @@ def verify(
             return problems, _Listed()
         return problems, _Listed(hash_array(map(hash_key, found.keys or ())), found.labels)
 
-    with Meter("verify", num_bytes) as meter, ThreadPoolExecutor(num_jobs()) as decoders:
+    with Meter("verify", num_bytes) as meter:
         found = in_threads(look, manifest.shards, meter.add)
     problems = [problem for of_shard, _ in found for problem in of_shard]
     problems += digest_problems(folder, {**manifest.other_digests, **copy_digest(folder, manifest)})
@@ -88,24 +136,10 @@ def verify(
         if not is_owned(build.root)
     ]
     by_shard = {shard: each for shard, (_, each) in zip(manifest.shards, found, strict=True)}
-    problems += _repeated_keys(
-        folder, {shard: each.keys for shard, each in by_shard.items() if len(each.keys)}
-    )
+    held = {shard: each.keys for shard, each in by_shard.items() if len(each.keys)}
+    problems += _repeated_keys(folder, held)
     problems += _other_labels(manifest, {shard: each.labels for shard, each in by_shard.items()})
-    return VerificationReport(os.fspath(dataset), tuple(problems))
-
-
-def folders_of(folder: AnyPath, manifest: Manifest) -> list[BuildFolder]:
-    """Return the folders of the builds whose files belong to a dataset; none of an adopted one."""
-    paths = manifest.data_paths if manifest.folder else ()
-    return [BuildFolder(folder, name) for name in sorted({path.partition("/")[0] for path in paths})]
-
-
-def copy_digest(folder: AnyPath, manifest: Manifest) -> dict[str, str]:
-    """Return the digest of the manifest in the folder of the build, by path; an adopted dataset has none."""
-    if not manifest.folder:
-        return {}
-    return {f"{manifest.folder}/{MANIFEST_NAME}": file_digest(folder / MANIFEST_NAME)}
+    return tuple(problems)
 
 
 def _repeated_keys(folder: AnyPath, hashes: Mapping[Shard, KeyHashes]) -> Iterator[Problem]:

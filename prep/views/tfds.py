@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 
-from tfshards.schemas import Feature, Manifest, Problem, Schema, Split
+from tfshards.schemas import Feature, Manifest, Problem, Schema
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.summary import escaped
 
@@ -25,31 +25,28 @@ _MAX_FILE_NAME = 255
 
 def tfds_problems(manifest: Manifest) -> list[Problem]:
     """Return why TFDS cannot read the dataset; empty if it can."""
-    schema, problems = manifest.schema, []
+    schema, found = manifest.schema, dict[str, str]()
     for feature in schema.features:
         place = f"schema.features.{feature.name}"
         if feature.is_raw and feature.dtype == "uint32":
             # TFDS reads raw bytes with tf.io.decode_raw, which supports every dtype except this one
-            text = "is raw uint32, which TFDS cannot read; int64, and uint32 of kind 'int', can be read"
-            problems.append(Problem(place, text))
+            found[place] = (
+                "is raw uint32, which TFDS cannot read; int64, and uint32 of kind 'int', can be read"
+            )
         if _is_named(feature, schema) and len(labels_name(feature.name).encode("utf-8")) > _MAX_FILE_NAME:
-            problems.append(Problem(place, "cannot name a labels file: it is longer than 244 bytes"))
+            found[place] = "cannot name a labels file: it is longer than 244 bytes"
     for name, split in manifest.splits.items():
         if name == "all" or not re.fullmatch(r"[\w-]*[^\W_][\w-]*", name):
             text = "TFDS allows letters, digits, '_' and '-' in a split's name, and reserves 'all'"
-            problems.append(Problem(f"splits.{name}", text))
-        if split.num_examples and _template(split, manifest.folder) is None:
-            text = (
-                "TFDS requires that one build wrote all shards ('tfshards reshard' does), and allows no '{', "
-                "'}' and '%' in their names and '.tfrecord' only once"
-            )
-            problems.append(Problem(f"splits.{name}.shards", text))
+            found[f"splits.{name}"] = text
+        if split.num_examples and _template(manifest, name) is None:
+            text = "TFDS requires that one build wrote all shards ('tfshards reshard' does)"
+            found[f"splits.{name}.shards"] = f"{text}, and allows '.tfrecord' only once in their names"
     if manifest.compression != "none":
-        text = f"is {manifest.compression}; TFDS reads only uncompressed shards"
-        problems.append(Problem("compression", text))
+        found["compression"] = f"is {manifest.compression}; TFDS reads only uncompressed shards"
     if not manifest.num_examples:
-        problems.append(Problem("splits", "hold no examples; TFDS cannot read an empty dataset"))
-    return problems
+        found["splits"] = "hold no examples; TFDS cannot read an empty dataset"
+    return [Problem(*each) for each in found.items()]
 
 
 def tfds_files(manifest: Manifest) -> dict[str, bytes]:
@@ -123,7 +120,7 @@ def _info_json(manifest: Manifest) -> dict[str, Json]:
         "splits": [
             {
                 "name": name,
-                "filepathTemplate": _template(split, manifest.folder),
+                "filepathTemplate": _template(manifest, name),
                 "numBytes": str(split.num_bytes),
                 "shardLengths": [str(shard.num_examples) for shard in split.shards],
             }
@@ -140,23 +137,18 @@ def _info_json(manifest: Manifest) -> dict[str, Json]:
     return info
 
 
-def _template(split: Split, folder: str) -> str | None:
-    """Return the file name template of shards in a folder in TFDS's syntax, or None if there is none.
+def _template(manifest: Manifest, split: str) -> str | None:
+    """Return the template of the names of shards in TFDS's syntax, or None if other builds wrote some.
 
     It contains the dataset's name instead of ``{DATASET}``, which would expand to TFDS's spelling of it.
     ``{SHARD_X_OF_Y}`` has five digits, or more if the count requires them. ``{FILEFORMAT}`` prevents TFDS's
     converter to other formats from overwriting the shards.
     """
-    count = len(split.shards)
-    digits = max(5, len(str(count)))
-    templates = set()
-    for index, shard in enumerate(split.shards):
-        inside, _, name = shard.path.rpartition("/")
-        head, number, tail = name.rpartition(f"{index:0{digits}d}-of-{count:0{digits}d}")
-        if inside != folder or not number or name.count(".tfrecord") != 1 or set("{}%") & set(name):
-            return None
-        templates.add(f"{head}{{SHARD_X_OF_Y}}{tail}".replace(".tfrecord", ".{FILEFORMAT}"))
-    return templates.pop() if len(templates) == 1 else None
+    stem, paths = f"{manifest.name}-{split}.", [shard.path for shard in manifest.splits[split].shards]
+    digits, count = max(5, len(str(len(paths)))), len(paths)
+    head = f"{manifest.folder}/{stem}tfrecord"
+    expected = [f"{head}-{index:0{digits}d}-of-{count:0{digits}d}" for index in range(count)]
+    return f"{stem}{{FILEFORMAT}}-{{SHARD_X_OF_Y}}" if paths == expected and ".tfrecord" not in stem else None
 
 
 def _snake_case(name: str) -> str:

@@ -1,1 +1,1 @@
-"""Write one shard, and keep the state of a build in its build area."""
+"""Keep the folder of one build, and write one shard from pieces."""

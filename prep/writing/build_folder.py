@@ -16,22 +16,21 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import NamedTuple
 
 from tfshards.prep.progress.lines import Written
 from tfshards.prep.progress.threads import num_jobs
-from tfshards.prep.records.dataset_files import digest_problems
 from tfshards.prep.sources.staging_folder import (
     has_record_of,
     record_text,
     staged_name,
     unfinished_in,
 )
-from tfshards.schemas import BuildError, FormatError, InputError, Manifest, Shard
+from tfshards.schemas import FormatError, InputError, Manifest, Shard
 from tfshards.schemas.json_reader import Json, load_json
 from tfshards.schemas.manifest_file import read_manifest_file
 from tfshards.schemas.names import FOLDER_PATTERN, MANIFEST_NAME, RECORD_NAME, WORK_NAME
@@ -44,12 +43,12 @@ from tfshards.schemas.storage.verbs import (
     each,
     exists,
     files_in,
-    link,
     make_folder,
     mark_of,
     moved,
     new_folder,
     put,
+    sizes_below,
     sync,
     unchanged,
 )
@@ -108,7 +107,7 @@ class FinishedShard:
     Attributes:
         shard: its entry in the manifest.
         plan: digest of the plan from which it was written.
-        left: digest of the final plan of what is in it, without the rejected rows.
+        left: digest of the plan of what is in it, without the rejected rows.
         rejected: the planned rows that are not in it, in plan order.
         conversions: number of images by kind of conversion.
         converted_keys: by kind of conversion, the key of the first image that was converted.
@@ -128,10 +127,14 @@ class FinishedShard:
 
 @dataclass(frozen=True)
 class BuildFolder:
-    """The folder ``name`` of a build in the folder ``dataset`` of a dataset."""
+    """The folder ``name`` of a build in the folder ``dataset`` of a dataset.
+
+    ``elsewhere`` is the name of a folder for its work, while a complete build is repaired.
+    """
 
     dataset: AnyPath
     name: str
+    elsewhere: str = ""
 
     @property
     def root(self) -> AnyPath:
@@ -140,8 +143,8 @@ class BuildFolder:
 
     @property
     def work(self) -> AnyPath:
-        """The folder in it for what is needed only while shards are written."""
-        return self.root / WORK_NAME
+        """The folder for what is needed only while shards are written."""
+        return self.dataset / self.elsewhere if self.elsewhere else self.root / WORK_NAME
 
     def create(self, options: Mapping[str, Json], stamps: str = "") -> None:
         """Create the folder with its record, or take over one that a killed build has left.
@@ -278,57 +281,24 @@ class BuildFolder:
         """Write small files of the build, each atomically."""
         each(self.root, lambda name: put(self.root / name, files[name], self.work), files)
 
-    def copy_shard(self, root: AnyPath, shard: Shard, name: str) -> Shard:
-        """Copy a shard of another dataset with its companions, by links if possible, and return its entry.
-
-        Raises:
-            BuildError: a file has another digest than the entry states.
-        """
-        copy = replace(shard, path=f"{self.name}/{name}")
-        for source, target in zip(shard.files, copy.files, strict=True):
-            link(root / source, self.dataset / target, self.work)
-        problems = digest_problems(self.dataset, copy.digests)
-        if problems:
-            path = dict(zip(copy.files, shard.files, strict=True))[problems[0].place]
-            raise BuildError(
-                f"{root} is damaged: {path}: {problems[0].message}; run 'tfshards verify' on it, which lists "
-                "all damage",
-                code="shard-damaged",
-            )
-        return copy
-
     def marks_of(self, shard: Shard) -> dict[str, str]:
         """Return the marks of a written shard and its companions; see ``mark_of``."""
         return mark_of(self.dataset, shard.files, {shard.path: shard.num_bytes})
 
     def intact(self, done: Iterable[FinishedShard]) -> list[bool]:
-        """Return of each finished shard whether it and its companions are still as they were written.
-
-        Shards that were taken over from another folder were compared there.
-        """
+        """Return of each finished shard whether it and its companions are still as they were written."""
         # the paths of a manifest, in the folder of the build
         inside = len(self.name) + 1
         is_unchanged = unchanged(self.root)
 
         def check(one: FinishedShard) -> bool:
-            return one.shard.path[:inside] != f"{self.name}/" or is_unchanged(
+            return is_unchanged(
                 {path[inside:]: digest for path, digest in one.shard.digests.items()},
                 {path[inside:]: mark for path, mark in one.marks.items()},
             )
 
         with ThreadPoolExecutor(num_jobs()) as pool:
             return [*pool.map(check, done)]
-
-    def replace_by(self, other: BuildFolder, digests: Mapping[str, str]) -> bool:
-        """Replace damaged files by those of another build; return False if these have other digests."""
-        self._check_links()
-        if digest_problems(other.root, digests):
-            return False
-        for name in digests:
-            make_folder((self.root / name).parent)
-            link(other.root / name, self.root / name, other.work)
-        sync(*{(self.root / name).parent for name in digests})
-        return True
 
     def names(self) -> list[str]:
         """Return the paths of the files in the folder that have names as a build gives them."""
@@ -348,28 +318,32 @@ class BuildFolder:
         # of shards that a killed process began to upload
         delete_uploads(self.root)
 
-    def remove(self, kept: Sequence[str] = ()) -> None:
-        """Remove the files of the build, except those ``kept``, and at last its record.
+    def remove(self, kept: Collection[str] = (), *, dry_run: bool = False) -> dict[str, int]:
+        """Remove the files of the build, except those ``kept``; return the sizes of these files by path.
 
-        Files of other names stay, and so does then the folder.
+        Files of other names stay. Then the folder stays, too, with its record, so that a later build of this
+        plan can use it.
         """
-        self.remove_work()
+        sizes = sizes_below(self.root)
         names = [name for name in self.names() if name not in kept]
+        work = self.work_names()
+        # at last, so that what a power failure brings back is known to be of tfshards
+        last = [] if {*sizes} - {RECORD_NAME, *names, *work} else [RECORD_NAME]
+        removed = {name: sizes[name] for name in [*names, *last, *work] if name in sizes}
+        if dry_run or not removed:
+            return removed
+        self.remove_work()
         delete(self.root, names)
-        # without its record, what a power failure brings back would not be known to be of tfshards
         sync(*(folder for folder in (self.root / "index", self.root) if folder.is_dir()))
-        if kept:
-            return
         with suppress(OSError):
             # only an empty folder is removed
             (self.root / "index").rmdir()
-        if [path.name for path in self.root.iterdir()] == [RECORD_NAME]:
+        if last and [path.name for path in self.root.iterdir()] == last:
             # or a power failure brings back a folder next to no record
             sync(self.root)
             # at once, since a folder without its record would not be known to be of tfshards
             delete_tree(moved(self.root, self.dataset / staged_name(secrets.token_hex(4))), RECORD_NAME)
-        else:
-            delete(self.root, [RECORD_NAME])
+        return removed
 
 
 def is_owned(folder: AnyPath) -> bool:

@@ -12,12 +12,11 @@ from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol, cast
 
-from tfshards.prep.progress.lines import NO_REPORTS, Reporter
-from tfshards.prep.progress.threads import computing, num_writers
+from tfshards.prep.progress.threads import check_working, computing, num_writers
 from tfshards.prep.records.example import Values, example_encoder
 from tfshards.prep.records.shard_file import Frames, ShardFile, frames_of
 from tfshards.prep.records.values import content_digest
@@ -25,7 +24,6 @@ from tfshards.prep.sources.base import Accepted, Columns, Outcome, Reader, Row, 
 from tfshards.prep.writing.build_folder import BuildFolder, FinishedShard, Reject, ShardId, plan_digest
 from tfshards.schemas import BuildError, InputError, Schema, Shard, TfshardsError
 from tfshards.schemas.compression import Compression
-from tfshards.schemas.storage import AnyPath
 
 
 @dataclass(frozen=True)
@@ -57,12 +55,6 @@ class Pieces(Protocol):
     def pieces(self, plan: bytes) -> Iterator[Piece]:
         """Yield the pieces of a shard."""
 
-    def copied(self, plan: bytes) -> tuple[AnyPath, Shard] | None:
-        """Return the shard, and the folder of its dataset, of which the planned one is a copy; else None."""
-
-    def final(self, plan: bytes, rejected: Sequence[Reject]) -> bytes:
-        """Return the final plan of what was written; raise InputError if the plan was final already."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class ShardTask:
@@ -71,6 +63,7 @@ class ShardTask:
     Attributes:
         name: name of the dataset, with which the names of shards begin.
         num_shards: number of shards of each split.
+        expected: entries in the manifest of damaged shards, by their names; only the same bytes replace them.
     """
 
     folder: BuildFolder
@@ -78,7 +71,7 @@ class ShardTask:
     schema: Schema
     name: str
     num_shards: Mapping[str, int]
-    reporter: Reporter = NO_REPORTS
+    expected: Mapping[str, Shard] = field(default_factory=dict)
 
     def shard_name(self, shard: ShardId) -> str:
         """Return the name of a shard in the folder of the build, as TensorFlow Datasets names them."""
@@ -104,59 +97,51 @@ def _write_shard(task: ShardTask, shard: ShardId) -> FinishedShard:
     if earlier := folder.read_finished(shard):
         # A runner that starts its job again after a failure repeats every task.
         return earlier
-    plan = folder.read_plan(shard)
-    if copied := task.source.copied(plan):
-        described = folder.copy_shard(*copied, task.shard_name(shard))
-        task.reporter.report(described.num_examples, described.record_bytes)
-        finished = FinishedShard(described, plan_digest(plan), plan_digest(plan))
-    else:
-        finished = _encoded_shard(task, shard, plan)
-    finished = replace(finished, marks=folder.marks_of(finished.shard))
-    folder.write_finished(shard, finished)
-    return finished
-
-
-def _encoded_shard(task: ShardTask, shard: ShardId, plan: bytes) -> FinishedShard:
-    folder, schema, name = task.folder, task.schema, task.shard_name(shard)
+    plan, name = folder.read_plan(shard), task.shard_name(shard)
     rejected: list[Reject] = []
     conversions: Counter[str] = Counter()
     converted_keys: dict[str, str] = {}
     contents: list[str] = []
-    with ShardFile(folder.new_file(name), schema.label is not None, schema.key is not None) as file:
+    has_labels, has_keys = task.schema.label is not None, task.schema.key is not None
+    with ShardFile(folder.new_file(name), has_labels, has_keys) as file:
         for piece in task.source.pieces(plan):
             file.append(piece.frames, piece.labels, piece.keys)
             rejected += piece.rejected
             conversions.update(piece.conversions)
             converted_keys = {**piece.converted_keys, **converted_keys}
             contents += piece.contents
-            num_examples = len(piece.frames.lengths) + len(piece.rejected)
-            task.reporter.report(num_examples, sum(piece.frames.lengths))
-        final = task.source.final(plan, rejected)
+            check_working(folder.work)
         described, companions = file.describe(f"{folder.name}/{name}")
+        if task.expected.get(name, described) != described:
+            raise InputError(
+                f"{folder.root / name} is damaged, and the inputs now give other bytes; restore the inputs "
+                "that the dataset was built from"
+            )
     inside = len(folder.name) + 1
     folder.put_all({path[inside:]: content for path, content in companions.items()})
-    return FinishedShard(
+    finished = FinishedShard(
         shard=described,
         plan=plan_digest(plan),
-        left=plan_digest(final),
+        left=plan_digest(_without(plan, rejected) if rejected else plan),
         rejected=tuple(rejected),
         conversions=dict(sorted(conversions.items())),
         converted_keys=dict(sorted(converted_keys.items())),
         contents=tuple(contents),
+        marks=folder.marks_of(described),
     )
+    folder.write_finished(shard, finished)
+    return finished
 
 
-# How the text of a plan of inputs ends.
-_FINAL, _FIRST = b"true]", b"false]"
+def inputs_plan(planned: Columns) -> bytes:
+    """Return the text of the plan of a shard of these inputs, in order."""
+    return json.dumps(planned, separators=(",", ":")).encode("ascii")
 
 
-def inputs_plan(planned: Columns, *, trusts_times: bool = True, is_final: bool = True) -> bytes:
-    """Return the text of the plan of a shard of these inputs, in order.
-
-    Unless times are trusted, a build that was killed resumes only from shards that it wrote without trust.
-    The first plans have all inputs; if some are rejected, the final plans have the others.
-    """
-    return json.dumps([*planned, trusts_times, is_final], separators=(",", ":")).encode("ascii")
+def _without(plan: bytes, rejected: Sequence[Reject]) -> bytes:
+    """Return the plan of a shard of inputs without the rejected ones."""
+    gone = {reject.key for reject in rejected}
+    return inputs_plan(Columns.of([row for row in _rows_of(plan) if row.key not in gone]))
 
 
 @dataclass(frozen=True)
@@ -203,28 +188,9 @@ class EncodedInputs:
                 for future in started:
                     future.cancel()
 
-    def copied(self, plan: bytes) -> None:
-        """Return None: every shard is encoded."""
-
-    def final(self, plan: bytes, rejected: Sequence[Reject]) -> bytes:
-        """Return the final plan of the inputs that were not rejected."""
-        if not rejected:
-            return plan.removesuffix(_FIRST) + _FINAL if plan.endswith(_FIRST) else plan
-        *_, trusts_times, is_final = json.loads(plan)
-        if is_final:
-            # it was accepted before
-            raise InputError(
-                f"{rejected[0].key}: was accepted, but is {rejected[0].reason} now; it changed during the "
-                "build; run the command again",
-                code="file-changed",
-            )
-        gone = {reject.key for reject in rejected}
-        left = Columns.of([row for row in _rows_of(plan) if row.key not in gone])
-        return inputs_plan(left, trusts_times=trusts_times)
-
 
 def _rows_of(plan: bytes) -> list[Row]:
-    return Columns(*json.loads(plan)[: len(Columns._fields)]).rows()
+    return Columns(*json.loads(plan)).rows()
 
 
 def _encoder(source: EncodedInputs) -> Callable[[Sequence[Row], Sequence[Outcome]], Piece]:

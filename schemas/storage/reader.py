@@ -20,6 +20,8 @@ NUM_REQUESTS = 32
 # A round trip of 50 ms takes as long as a megabyte at 20 MB/s: smaller requests would mostly wait.
 _BLOCK = 1 << 20
 _MOST_AHEAD = 16
+# Bytes of results that one iterator holds before they are needed; several are read at the same time.
+_MOST_BYTES_AHEAD = 16 << 20
 
 
 class RemoteStatus(NamedTuple):
@@ -108,25 +110,30 @@ def in_flight(
     items: Iterable[Item],
     ahead: int = NUM_REQUESTS,
     at_first: int | None = None,
+    num_bytes: Callable[[Item], int] | None = None,
 ) -> Iterator[Result]:
     """Yield the result of a call for each item, in order, while ``ahead`` calls for the next items are made.
 
-    With ``at_first`` there are fewer in the beginning, and twice as many after each result. The call must not
-    wait for ``in_background`` itself, as reading an object as a file does: all threads could then wait for
-    each other.
+    With ``at_first`` there are fewer in the beginning, and twice as many after each result. With
+    ``num_bytes``, the size of each result, those of the next items have at most 16 MiB, but always one is
+    requested. The call must not wait for ``in_background`` itself, as reading an object as a file does: all
+    threads could then wait for each other.
     """
-    waiting: deque[Future[Result]] = deque()
+    waiting: deque[tuple[Future[Result], int]] = deque()
     bound = ahead if at_first is None else at_first
     try:
         for item in items:
-            waiting.append(in_background(call, item))
+            size = num_bytes(item) if num_bytes else 0
+            while waiting and size + sum(each for _, each in waiting) > _MOST_BYTES_AHEAD:
+                yield waiting.popleft()[0].result()
+            waiting.append((in_background(call, item), size))
             while len(waiting) > bound:
-                yield waiting.popleft().result()
+                yield waiting.popleft()[0].result()
                 bound = min(max(2 * bound, 1), ahead)
         while waiting:
-            yield waiting.popleft().result()
+            yield waiting.popleft()[0].result()
     finally:
-        for future in waiting:
+        for future, _ in waiting:
             future.cancel()
 
 

@@ -33,7 +33,7 @@ class Limit(NamedTuple):
             raise OSError(None, fault, str(path))
 
 
-# The limits of docs/reference.md: of what grows with the numbers of shards, classes and options ...
+# The limits of docs/rules.md: of what grows with the numbers of shards, classes and options ...
 METADATA = Limit("a manifest or a file of metadata", 1 << 28)
 # The parser of YAML reads about 100 KB per second.
 OPTIONS = Limit("a file of options", 1 << 20)

@@ -12,7 +12,6 @@ import os
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,7 +23,7 @@ from tfshards.schemas.storage.reader import RemoteStatus, in_flight
 from tfshards.schemas.storage.remote_path import LISTED_TOGETHER, AnyPath, RemotePath
 from tfshards.schemas.storage.stores import abort_uploads
 from tfshards.schemas.storage.untrusted import open_regular, read_gradually, read_range, size_of
-from tfshards.schemas.storage.writing import new_file, unfinished_path
+from tfshards.schemas.storage.writing import new_file
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -33,8 +32,6 @@ Result = TypeVar("Result")
 _BLOCK = 1 << 20
 # Ranges of an object that are requested before they are needed.
 _RANGES_AHEAD = 4
-# The largest object that S3 copies in one request; see CopyObject in its reference.
-MAX_COPIED_BYTES = 5 << 30
 
 
 # Reading
@@ -155,28 +152,6 @@ def replace_if(path: AnyPath, data: bytes, replaced: RemoteStatus | None, unfini
             if path.read_bytes() == data:
                 return
         raise
-
-
-def link(source: AnyPath, path: AnyPath, unfinished: AnyPath) -> None:
-    """Give a file that never changes a second name, in place of another file, or copy it.
-
-    On a disk it is a hard link if the file system allows one; a store copies inside of a bucket itself.
-    """
-    if isinstance(source, Path) and isinstance(path, Path):
-        temporary = unfinished_path(path, unfinished)
-        # some file systems have no hard links
-        with suppress(OSError):
-            os.link(source, temporary)
-            temporary.replace(path)
-            return
-    if isinstance(source, RemotePath) and isinstance(path, RemotePath):
-        is_same_bucket = (source.scheme, source.bucket) == (path.scheme, path.bucket)
-        if is_same_bucket and source.stat().st_size <= MAX_COPIED_BYTES:
-            with as_os_errors(path):
-                source.store.copy(source.key, path.key)
-            return
-    with open_regular(source, buffering=0) as file:
-        write(path, iter(partial(file.read, _BLOCK), b""), unfinished)
 
 
 def sync(*paths: AnyPath) -> None:
@@ -387,7 +362,7 @@ def delete_uploads(folder: AnyPath) -> None:
     """Remove the parts of uploads into a folder that were not finished, which only S3 lists.
 
     Azure removes them after a week. In other stores, and without the right to list them, a rule of the bucket
-    removes them; see docs/storage.md.
+    removes them; see docs/buckets.md.
     """
     if isinstance(folder, RemotePath) and folder.scheme == "s3":
         with suppress(OSError):

@@ -406,7 +406,7 @@ def pose_row(orientation, name, moved, points, **given):
 POSES = [
     pose_row(1, "of COCO", CORNERS, POINTS),
     pose_row(1, "with polygons", CORNERS, POINTS, segmentations=True),
-    pose_row(6, "turned", [[8 - y, x] for x, y in CORNERS], POINTS_6, segmentations=True),
+    pose_row(6, "turned", [[8 - y, x] for x, y in CORNERS], POINTS_6, segmentations=True, boxes_in="file"),
 ]
 
 # YOLO
@@ -573,11 +573,9 @@ def kept(orientation, boxes=((1, 2, 3, 2), (0, 0, 1, 1))):
     return stored({"train": {"a.png": values}}, "x", conversions=conversions)
 
 
-FITTING = {"no orientation": (1, (16, 8)), "no size": (1, None), "the upright size": (6, (8, 16))}
-NOT_FITTING = {
-    "another size": (1, (400, 300)), "another turned size": (6, (7, 16)), "a half turn": (3, (16, 8)),
-    "a mirror": (2, (16, 8)), "no size of a turned image": (6, None),
-}  # fmt: skip
+FITTING = {"no orientation": (1, (16, 8)), "no size": (1, None)}
+# nothing shows whether boxes refer to the pixels in the file
+TURNED = {"its upright size": (6, (8, 16)), "its size": (6, (16, 8)), "no size": (6, None)}
 
 
 def of_columns(values, role, orientation=1, **given):
@@ -595,8 +593,8 @@ SIZED = {"width": 16, "height": 8}
 ONE_6 = np.array(formatted(upright((1, 2, 4, 6), 6), (8, 16), "xywh"), F32)
 NUMBERS = [
     *(row(f"COCO states {name}", *stated(*found), kept(found[0])) for name, found in FITTING.items()),
-    *(row(f"COCO states {name}", *stated(*found, max_rejected=1), refused(BuildError))
-        for name, found in NOT_FITTING.items()),
+    *(row(f"COCO of a turned image states {name}", *stated(*found, max_rejected=1),
+          refused(BuildError, "boxes_in=")) for name, found in TURNED.items()),
     row("COCO of a half turn without boxes", *stated(3, (16, 8), ()), kept(3, ())),
     row("COCO of a half turn without a check", *stated(3, (16, 8), check="none"), refused(OptionsError,
         "objects/bbox")),

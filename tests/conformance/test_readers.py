@@ -99,7 +99,7 @@ def test_tensorflow_reads_what_the_reader_of_the_page_reads(name):
     files, call, _ = BUILT[name].values
     write(files, OUT.parent)
     with prep.limited_jobs(1):
-        call.build(log=lambda _: None, shards=1)
+        call.build(shards=1)
     manifest = format_reader.read_manifest(format_reader.Folder(OUT))
     features = manifest["schema"]["features"]
     packed = manifest["compression"].replace("none", "").upper()

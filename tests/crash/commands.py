@@ -42,7 +42,6 @@ class Command:
         makes: ``"dataset"``; ``"files"``, if it writes no pointer; ``"repair"``, if what it begins with is
             damaged.
         prunes: whether it removes files of earlier generations.
-        takes_pointer: whether it removes the pointer before it changes a file that the pointer names.
         is_remote: whether it also writes into buckets.
     """
 
@@ -53,7 +52,6 @@ class Command:
     then: str = ""
     makes: str = "dataset"
     prunes: bool = False
-    takes_pointer: bool = False
     is_remote: bool = True
 
 
@@ -70,13 +68,6 @@ def _damaged_index(files: Files) -> Files:
     index = next(path for path in files if path.endswith(f"{Path(shards[1]).name}.idx"))
     names = next(path for path in files if path.endswith("/labels.txt"))
     return {**files, index: b"damaged", names: b"damaged"}
-
-
-def _damaged_rejects(files: Files) -> Files:
-    """Replace the list of rejects, without which all inputs are read again, and a shard."""
-    rejects = next(path for path in files if path.endswith("/rejected.jsonl"))
-    shard = json.loads(files[f"data/{POINTER}"])["splits"]["train"]["shards"][0]["path"]
-    return {**files, rejects: b"damaged", f"data/{shard}": b"damaged"}
 
 
 def _only_shards(files: Files) -> Files:
@@ -106,16 +97,16 @@ def _adopted(files: Files) -> Files:
 
 
 _IMAGES = "build images IN/few/photos OUT/data --shards 2 --max-rejected 50%"
-_ARRAYS = "build arrays IN/few/x.npz OUT/data --column y=label --shards 2"
-_OTHERS = "build arrays IN/more/x.npz OUT/more --column y=label --shards 2"
+_ARRAYS = "build arrays IN/few/x.npz OUT/data --roles y=label --shards 2"
+_OTHERS = "build images IN/added/photos OUT/more --shards 1"
 _CHANGED = "build images IN/changed/photos OUT/data --shards 2 --max-rejected 50% --overwrite"
 _AGAIN = "--overwrite --seed"
 
 COMMANDS: dict[str, Command] = {
     "build images": Command(line=_IMAGES, then=_CHANGED),
     "build arrays": Command(
-        line="build arrays IN/few/x.npz OUT/new/data --column y=label --shards 2 --compression gzip "
-        "--split train=0.7 --split test=0.3",
+        line="build arrays IN/few/x.npz OUT/new/data --roles y=label --shards 2 --compression gzip "
+        "--splits train=0.7 --splits test=0.3",
         out="new/data",
     ),
     "build table": Command(
@@ -139,9 +130,6 @@ COMMANDS: dict[str, Command] = {
     "build damaged again": Command(
         line=f"{_IMAGES} --overwrite", before=(_IMAGES,), change=_damaged, makes="repair"
     ),
-    "build damaged rejects": Command(
-        line=f"{_IMAGES} --overwrite", before=(_IMAGES,), change=_damaged_rejects, makes="repair"
-    ),
     "append": Command(
         line="append IN/more/photos OUT/data --max-rejected 50%",
         before=(_IMAGES,),
@@ -164,7 +152,7 @@ COMMANDS: dict[str, Command] = {
     ),
     "merge": Command(
         line="merge --as-splits train=OUT/data test=OUT/more OUT/both --shards 2",
-        before=(_ARRAYS, _OTHERS.replace("--shards 2", "--shards 1")),
+        before=(_IMAGES, _OTHERS),
         out="both",
         then="reshard OUT/data OUT/both --shards 3 --overwrite",
     ),
@@ -200,14 +188,12 @@ COMMANDS: dict[str, Command] = {
         line="adopt OUT/data --label x --overwrite",
         before=(_ARRAYS,),
         change=_adopted,
-        takes_pointer=True,
         is_remote=False,
     ),
     "adopt without labels": Command(
         line="adopt OUT/data --overwrite",
         before=(_ARRAYS,),
         change=_adopted,
-        takes_pointer=True,
         is_remote=False,
     ),
 }
@@ -227,6 +213,9 @@ def write_inputs(folder: Path) -> Path:
         with io.BytesIO() as file:
             np.savez(file, x=np.arange(count), y=np.arange(count) % 3)
             _write(folder / name / "x.npz", file.getvalue())
+    for number in range(20, 24):
+        file = image_file(Image.new("RGB", (4, 4), (number, 0, 0)))
+        _write(folder / "added" / "photos" / "ab"[number % 2] / _photo(number), file)
     rows = [f"photos/{'ab'[number % 2]}/{_photo(number)},{number % 3}" for number in range(8)]
     _write(folder / "few" / "table.csv", "\n".join(["image,label", *rows, "photos/a/bad.png,0", ""]).encode())
     # the last two are the first two again

@@ -49,14 +49,12 @@ def judge(command: Command, files: Files, old: Files, new: Files) -> str:
         return "old"
     pointer = f"{inside}{POINTER}"
     found = files.get(pointer)
-    if found is None and command.takes_pointer:
-        return "old"
     assert found in (old.get(pointer), new[pointer]), f"{pointer} is neither old nor new"
     if found is not None:
         assert examples(files, command.out, found) == examples(
             new if found == new[pointer] else old, command.out, found
         )
-    if pointer in old and not (command.prunes or command.takes_pointer):
+    if pointer in old and not command.prunes:
         # programs that began earlier read the old dataset to its end
         examples(files, command.out, old[pointer])
     return "new" if found == new[pointer] and found != old.get(pointer) else "old"

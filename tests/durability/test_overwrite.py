@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.errors import raises
+from tests.reported import logged
 from tfshards import loader
 from tfshards.prep import Arrays, build, verify
 from tfshards.schemas import InputError
@@ -16,10 +17,10 @@ from tfshards.schemas import InputError
 @pytest.mark.parametrize("read", [loader.batches, loader.load])
 def test_a_reader_of_the_old_dataset_reads_it_to_the_end(read, tmp_path):
     out, x = tmp_path / "data", np.repeat(np.arange(1_600), 10_000).reshape(1_600, 10_000)
-    build(Arrays({"x": x}), out, shards=80, engine="local", log=lambda _: None)
+    build(Arrays({"x": x}), out, shards=80, engine="local")
     batches = iter(read(out, batch_size=4, select=("x",)))
     values = np.asarray(next(batches)[0])[:, 0].tolist()
-    build(Arrays({"x": x[:8] + 1}), out, overwrite=True, engine="local", log=lambda _: None)
+    build(Arrays({"x": x[:8] + 1}), out, overwrite=True, engine="local")
     assert verify(out)
     for (batch,) in batches:
         values += np.asarray(batch)[:, 0].tolist()
@@ -36,7 +37,7 @@ def test_a_folder_removed_by_another_build_is_reported(tmp_path, monkeypatch):
 
     monkeypatch.setattr(fcntl, "flock", too_late)
     with raises(InputError, "another build is writing", code="build-running"):
-        build(Arrays({"x": np.arange(9)}), out, log=lambda _: None)
+        build(Arrays({"x": np.arange(9)}), out)
 
 
 def test_a_file_system_without_locks_gets_a_file_that_names_the_process(tmp_path, monkeypatch):
@@ -45,7 +46,7 @@ def test_a_file_system_without_locks_gets_a_file_that_names_the_process(tmp_path
 
     monkeypatch.setattr(fcntl, "flock", refuse)
     out, log, source = tmp_path / "data", [], Arrays({"x": np.arange(9)})
-    build(source, out, log=log.append)
+    logged(build, log.append)(source, out)
     assert any("the file system has no locks" in line for line in log)
     lock = out / ".tfshards-lock"
     assert not lock.exists()
@@ -53,9 +54,9 @@ def test_a_file_system_without_locks_gets_a_file_that_names_the_process(tmp_path
     for holder in (f"{os.getpid()} {platform.node()}", "1 elsewhere"):
         lock.write_text(holder)
         with pytest.raises(InputError, match=f"{lock} says that the process {holder.split()[0]} of the host"):
-            build(source, out, seed=1, overwrite=True, log=log.append)
+            logged(build, log.append)(source, out, seed=1, overwrite=True)
         assert lock.read_text() == holder
     lock.write_text(f"{2**22 + 1} {platform.node()}")
-    build(source, out, seed=1, overwrite=True, log=log.append)
+    logged(build, log.append)(source, out, seed=1, overwrite=True)
     assert not lock.exists()
     assert verify(out)

@@ -15,10 +15,9 @@ import pytest
 
 from tests.campaigns import SEED, cases
 from tests.errors import raises
-from tests.prep.derived import quiet
 from tests.tables import mostly_nightly
 from tfshards import prep
-from tfshards.prep import Arrays, adopt, build, export, generations, merge, prune, remove, repair, reshard
+from tfshards.prep import Arrays, adopt, build, export, generations, merge, prune, remove, reshard, verify
 from tfshards.prep.sources.staging_folder import make_staged
 from tfshards.schemas import BuildError, InputError, Manifest, TfshardsError
 
@@ -33,7 +32,7 @@ def arrays(count: int = 24) -> Arrays:
 
 
 def built(out: Path, **options: object) -> Manifest:
-    return build(arrays(), out, **{"shards": 2, "engine": "local", "log": quiet, **options})
+    return build(arrays(), out, **{"shards": 2, "engine": "local", **options})
 
 
 @pytest.fixture(scope="module")
@@ -123,17 +122,17 @@ def commands(out: Path, inputs: Path, chance: random.Random):
     return {
         "build": lambda: built(out, overwrite=chance.random() < 0.7, seed=chance.randrange(7)),
         "build again": lambda: built(out),
-        "reshard into": lambda: reshard(inputs, out, shards=3, overwrite=chance.random() < 0.7, log=quiet),
-        "reshard": lambda: reshard(out, out, shards=3, overwrite=True, log=quiet),
-        "merge into": lambda: merge([inputs], out, overwrite=chance.random() < 0.7, log=quiet),
-        "append": lambda: prep.append(arrays(30), out, log=quiet),
-        "remove": lambda: remove(out, ["3", "7"], log=quiet),
-        "relabel": lambda: prep.relabel(out, {"5": "owl", "6": "owl"}, log=quiet),
-        "repair": lambda: repair(out),
-        "restore": lambda: prep.restore(out, chance.choice(known), log=quiet),
+        "reshard into": lambda: reshard(inputs, out, shards=3, overwrite=chance.random() < 0.7),
+        "reshard": lambda: reshard(out, out, shards=3, overwrite=True),
+        "merge into": lambda: merge([inputs], out, overwrite=chance.random() < 0.7),
+        "append": lambda: prep.append(arrays(30), out),
+        "remove": lambda: remove(out, ["3", "7"]),
+        "relabel": lambda: prep.relabel(out, {"5": "owl", "6": "owl"}),
+        "repair": lambda: verify(out, repair=True),
+        "restore": lambda: prep.restore(out, chance.choice(known)),
         "prune": lambda: prune(out),
-        "adopt": lambda: adopt(out, overwrite=chance.random() < 0.5, log=quiet),
-        "export into": lambda: export(inputs, out, to="webdataset", log=quiet),
+        "adopt": lambda: adopt(out, overwrite=chance.random() < 0.5),
+        "export into": lambda: export(inputs, out, to="webdataset"),
     }
 
 
@@ -216,7 +215,7 @@ def test_no_command_follows_a_link_out_of_the_folder(name, ends, tmp_path, start
     for command in (
         lambda: built(out, seed=5, overwrite=True),
         lambda: built(out, overwrite=True),
-        lambda: repair(out),
+        lambda: verify(out, repair=True),
         lambda: prune(out),
     ):
         with suppress(InputError):
@@ -251,7 +250,7 @@ def test_data_files_of_an_adopted_dataset_are_not_ours(tmp_path):
     (tmp_path / "data").mkdir()
     for shard in built(tmp_path / "built").shards:
         shutil.copy(tmp_path / "built" / shard.path, tmp_path / "data")
-    adopt(tmp_path / "data", log=quiet)
+    adopt(tmp_path / "data")
     before = snapshot(tmp_path)
     with raises(InputError, "records of another program", code="foreign-file"):
         built(tmp_path / "data", options=prep.Options(name="data"), overwrite=True)

@@ -7,6 +7,7 @@ import os
 import pytest
 
 from tests.errors import raises
+from tests.reported import logged
 from tfshards.prep import ImageFolder, Options, build, prune, verify
 from tfshards.schemas import BuildError, InputError, read_manifest
 
@@ -22,7 +23,11 @@ def out(tmp_path):
 
 def built(out, **options):
     source = ImageFolder(out.parent / "photos")
-    given = {"shards": 2, "options": Options(max_rejected=1), "engine": "local", "log": lambda _: None}
+    given = {
+        "shards": 2,
+        "options": Options(max_rejected=1),
+        "engine": "local",
+    }
     return build(source, out, **{**given, **options})
 
 
@@ -67,7 +72,7 @@ def test_a_note_that_cannot_be_read_prevents_no_build(data, out):
     (record,) = out.glob("*/build.json")
     record.write_bytes(record.read_bytes().partition(b', "options"')[0] + data)
     log: list[str] = []
-    built(out, seed=1, log=log.append)
+    logged(built, log.append)(out, seed=1)
     assert log[0].startswith("discarding an unfinished build")
     assert verify(out, deep=True)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 import threading
@@ -77,10 +75,6 @@ class Build:
             self.service.process.wait(max(0, self.started + seconds - time.monotonic()))
         self.seconds = time.monotonic() - self.started
         return self.service.process.poll()
-
-    def interrupt(self) -> None:
-        """Do what Ctrl-C does."""
-        os.kill(self.service.process.pid, signal.SIGINT)
 
     def num_written_twice(self, earlier: Build | None = None) -> int:
         """Return how often finished shards were written again, by this command or since an earlier one."""

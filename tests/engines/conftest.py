@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.reported import logged
 from tfshards.prep import ImageFolder, Options, build
 
 from .builds import BAD, NUM_SHARDS, contents, write_images
@@ -28,7 +29,7 @@ def expected(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapping[
         out = folder / str(with_rejects) / "data"
         images = ImageFolder(source, exclude=() if with_rejects else (BAD,))
         options = Options(max_rejected=0.1)
-        build(images, out, shards=NUM_SHARDS, options=options, engine="local", log=print)
+        logged(build, print)(images, out, shards=NUM_SHARDS, options=options, engine="local")
         found[with_rejects] = contents(out)
     return found
 

@@ -5,17 +5,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import grpc
-from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
-
 from tests.programs import until
 
 from .processes import Service, free_port, java, listens, running, start
 from .setup_engines import flink_job_server_jars
 from .worker_pool import WorkerPool, worker_pool
-
-_STATES = beam_job_api_pb2.JobState
-_ENDED = {_STATES.DONE, _STATES.FAILED, _STATES.CANCELLED, _STATES.UPDATED, _STATES.DRAINED}
 
 _JOB_SERVER = "org.apache.beam.runners.flink.FlinkJobServerDriver"
 
@@ -64,13 +58,6 @@ class Flink:
         """
         until(self.pool.is_ready, "all Python workers are connected", 60)
         return self.pool
-
-    def running_jobs(self) -> list[str]:
-        """Return the jobs that have not ended, with their states."""
-        with grpc.insecure_channel(f"localhost:{self.port}") as channel:
-            stub = beam_job_api_pb2_grpc.JobServiceStub(channel)
-            jobs = stub.GetJobs(beam_job_api_pb2.GetJobsRequest(), timeout=10).job_info
-        return [f"{job.job_id} {_STATES.Enum.Name(job.state)}" for job in jobs if job.state not in _ENDED]
 
 
 @contextmanager

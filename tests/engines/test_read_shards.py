@@ -11,6 +11,7 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from tests.pictures import image_file
+from tests.reported import logged
 from tfshards import prep
 from tfshards.prep.engines.read_shards import Element
 
@@ -30,7 +31,7 @@ def photos(tmp_path_factory) -> Path:
         path = folder / "photos" / ("cat", "dog")[number % 2] / f"{number:03}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(image_file(pixels * bool(number % 12)))
-    prep.build(prep.ImageFolder(folder / "photos"), folder / "data", shards=5, log=print)
+    logged(prep.build, print)(prep.ImageFolder(folder / "photos"), folder / "data", shards=5)
     return folder / "data"
 
 

@@ -19,17 +19,17 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
     (
         "the pointer is written before the build is complete",
         "prep/building/commit.py",
-        "    target.open()\n    target.put_all({**draft.files, **views})\n",
+        "    target.open()\n    target.put_all({**files, **views})\n",
         "    target.open()\n    put(target.dataset / MANIFEST_NAME, text, target.work)\n"
-        "    target.put_all({**draft.files, **views})\n",
+        "    target.put_all({**files, **views})\n",
         f"{_CRASHES}[build images]",
     ),
     (
         "the pointer is put before the build is complete",
         "prep/building/commit.py",
-        "    target.open()\n    target.put_all({**draft.files, **views})\n",
+        "    target.open()\n    target.put_all({**files, **views})\n",
         "    target.open()\n    put(target.dataset / MANIFEST_NAME, text, target.work)\n"
-        "    target.put_all({**draft.files, **views})\n",
+        "    target.put_all({**files, **views})\n",
         f"{_REQUESTS}[build images]",
     ),
     (
@@ -56,16 +56,16 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
     (
         "what an unfinished build with other options has written stays",
         "prep/building/commit.py",
-        "            report_line(discard_message(build, wanted.options))\n            build.remove()\n",
-        "            report_line(discard_message(build, wanted.options))\n",
+        "            if build.remove():\n",
+        "            if build.names():\n",
         f"{_OTHERS}[build other options]",
     ),
     (
         "prune removes the record of a folder before its files",
         "prep/writing/build_folder.py",
-        "        self.remove_work()\n        names = [name for name in self.names() if name not in kept]\n",
+        "        self.remove_work()\n        delete(self.root, names)\n",
         "        self.remove_work()\n        delete(self.root, [] if kept else [RECORD_NAME])\n"
-        "        names = [name for name in self.names() if name not in kept]\n",
+        "        delete(self.root, names)\n",
         f"{_CRASHES}[prune]",
     ),
     (
@@ -91,9 +91,9 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
     ),
     (
         "a part of an export is written under its name",
-        "prep/exporting/format.py",
-        '            unfinished = self.work / f"{path.name}.{secrets.token_hex(8)}"\n',
-        "            make_folder(path.parent)\n            unfinished = path\n",
+        "prep/exporting/export.py",
+        '        unfinished = self.work / f"{path.name}.{secrets.token_hex(8)}"\n',
+        "        make_folder(path.parent)\n        unfinished = path\n",
         f"{_CRASHES}[export to WebDataset]",
     ),
     (
@@ -106,18 +106,9 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
     (
         "adopt changes labels that the pointer names",
         "prep/adoption/adopt.py",
-        "            delete(folder, [MANIFEST_NAME])\n"
-        "            sync(folder)\n"
-        "            replaced = None\n",
-        "            pass\n",
+        "else state.new_folder(build_id)",
+        "else state.folders[0] if state.folders else state.new_folder(build_id)",
         f"{_CRASHES}[adopt with other labels]",
-    ),
-    (
-        "adopt keeps labels of a killed one",
-        "prep/adoption/adopt.py",
-        "    named |= {companion(path) for path in chosen.paths for companion in (labels_path, keys_path)}\n",
-        "",
-        f"{_CRASHES}[adopt without labels]",
     ),
     (
         "the pointer is put without a condition",
@@ -157,8 +148,8 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
     (
         "an export is not recorded before its first part",
         "prep/exporting/export.py",
-        '            put(path, json.dumps(record, indent=1).encode("ascii"), work)\n',
-        "            return\n",
+        "        (task.work / mark).touch()\n",
+        "        return\n",
         f"{_CRASHES}[export to Parquet]",
     ),
     (

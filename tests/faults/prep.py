@@ -13,10 +13,10 @@ FAULTS = [
         "test_prune_removes_no_generation_if_the_manifest_of_the_dataset_is_lost",
     ),
     (
-        "Ctrl-C in a terminal reaches the helpers",
+        "Ctrl-C in a terminal ends what is to be ended by the main process",
         "prep/engines/local.py",
-        "            start_new_session=True,\n",
-        "",
+        "                process.terminate()\n",
+        "                pass\n",
         "tests/prep/test_engines.py::test_ctrl_c_ends_all_calls[local]",
     ),
     (
@@ -36,13 +36,13 @@ FAULTS = [
     (
         "a build writes over shards that a later generation names",
         "prep/building/state.py",
-        "return not build.is_committed and build.name not in self._named",
-        "return not build.is_committed",
+        "return build not in self.complete and build.name not in self._named",
+        "return build not in self.complete",
         "tests/prep/test_generations.py::test_what_prune_has_left_of_a_build_is_never_written_again",
     ),
     (
         "merge takes a damaged dataset for up to date",
-        "prep/deriving/derive.py",
+        "prep/deriving/merge.py",
         "produce(new, state, overwrite=overwrite)",
         "produce(new, state)",
         f"{MERGE}::test_a_damaged_dataset_is_merged_again_with_overwrite",

@@ -178,7 +178,7 @@ def test_values_that_do_not_fit_the_schema_are_refused(write_dataset, tmp_path, 
 
 def test_a_pickle_is_small_and_only_of_its_build(tmp_path):
     path = tmp_path / "d"
-    prep.build(prep.Arrays({"x": np.arange(3)}), path, log=lambda _: None)
+    prep.build(prep.Arrays({"x": np.arange(3)}), path)
     records = Records(path, select=("key",), check="none")
     stored = pickle.dumps(records)
     assert len(stored) < 1024
@@ -186,7 +186,7 @@ def test_a_pickle_is_small_and_only_of_its_build(tmp_path):
     assert [*again[:]["key"]] == [*records[:]["key"]]
     assert repr(again) == repr(records)
     assert "0x" not in repr(records)
-    prep.build(prep.Arrays({"x": np.arange(4)}), path, overwrite=True, log=lambda _: None)
+    prep.build(prep.Arrays({"x": np.arange(4)}), path, overwrite=True)
     with raises(InputError, "was replaced", code="dataset-replaced"):
         pickle.loads(stored)
 
@@ -210,7 +210,7 @@ def test_adopted_records_are_read(tmp_path, varied):
     folder.mkdir()
     for shard in varied.glob("*/*.tfrecord-*"):
         (folder / shard.name).write_bytes(shard.read_bytes())
-    prep.adopt(folder, log=lambda _: None)
+    prep.adopt(folder)
     assert Records(folder).keys == [b"%d" % number for number in range(COUNT)]
 
 

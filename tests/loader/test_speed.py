@@ -24,14 +24,14 @@ def photos(tmp_path_factory):
         image = Image.fromarray(random.integers(0, 256, (9, 12, 3), dtype=np.uint8)).resize((100, 80))
         image.save(folder / f"{number}.{'png' if number % 3 == 0 else 'jpg'}")
     out = tmp_path_factory.mktemp("built") / "out"
-    build(ImageFolder(folder), out, shards=2, log=lambda _: None)
+    build(ImageFolder(folder), out, shards=2)
     return str(out)
 
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory):
     path = tmp_path_factory.mktemp("rows") / "out"
-    build(Arrays({"x": np.arange(64), "y": np.arange(64) % 2}), path, log=lambda _: None)
+    build(Arrays({"x": np.arange(64), "y": np.arange(64) % 2}), path)
     return str(path)
 
 

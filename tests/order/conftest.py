@@ -74,7 +74,7 @@ def written(path, sizes, first=0, schema=SCHEMA, **options):
 def built(path, count, shards):
     """Build a dataset, whose stored order is a permutation."""
     arrays = {"number": np.arange(count), "label": [label_of(number) for number in range(count)]}
-    prep.build(prep.Arrays(arrays, class_names=list(NAMES)), path, shards=shards, log=lambda _: None)
+    prep.build(prep.Arrays(arrays, class_names=list(NAMES)), path, shards=shards)
     return opened(path, read_in_stored_order(path))
 
 
@@ -84,7 +84,7 @@ def adopted(path, data):
     for number, shard in enumerate(sorted(data.path.glob("*/*.tfrecord-*"))):
         if shard.stat().st_size:
             shutil.copy(shard, path / f"data-train-{number}.tfrecord")
-    prep.adopt(path, log=lambda _: None)
+    prep.adopt(path)
     return opened(path, data.numbers, is_adopted=True)
 
 
@@ -124,7 +124,7 @@ def datasets(tmp_path_factory):
     found["built"] = built(root / "built", 97, 5)
     found["adopted"] = adopted(root / "adopted", found["uneven"])
     found["wide and adopted"] = adopted(root / "wide-adopted", found["wide"])
-    prep.reshard(root / "adopted", root / "derived", shards=3, log=lambda _: None)
+    prep.reshard(root / "adopted", root / "derived", shards=3)
     numbers = read_in_stored_order(root / "derived")
     found["derived from adopted"] = opened(root / "derived", numbers, is_adopted=True)
     return found

@@ -217,7 +217,7 @@ def large(tmp_path_factory):
     """140,000 examples in 38 MB: an epoch has several chunks."""
     path, numbers = tmp_path_factory.mktemp("large") / "data", np.arange(140_000)
     source = prep.Arrays({"number": numbers, "bytes": np.zeros((len(numbers), 200), np.uint8)})
-    prep.build(source, path, shards=3, log=lambda _: None)
+    prep.build(source, path, shards=3)
     return opened(path, read_in_stored_order(path))
 
 

@@ -18,7 +18,7 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from tfshards import prep
 
-prep.build(prep.Examples([{{"x": number}} for number in range(20)]), "gs://bucket/small", log=print)
+prep.build(prep.Examples([{{"x": number}} for number in range(20)]), "gs://bucket/small")
 arguments = ["--runner=DataflowRunner", "--project=project", "--region=europe-west1", "--no_auth",
     "--temp_location=gs://bucket/temp", "--sdk_container_image={IMAGE}", "--sdk_location=container"]
 for name, option in (("dry", "--dry_run=true"), ("staged", "--template_location=gs://bucket/job.json")):

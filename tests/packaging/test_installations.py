@@ -103,7 +103,6 @@ def test_remote_alone_reaches_for_the_bucket(wheel, tmp_path, python):
 
 
 VERBS = {
-    "audit": ["audit", "data"],
     "report": ["report", "data", "--output", "report.html"],
 }
 

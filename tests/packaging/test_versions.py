@@ -67,7 +67,7 @@ def built(wheel, tmp_path_factory):
 @pytest.mark.parametrize("versions", FOR_BUILDS)
 def test_both_ends_of_each_range_build_the_same_bytes(wheel, built, tmp_path, versions):
     requirements, python = FOR_BUILDS[versions]
-    programs = new_environment(tmp_path / "env", python, "audit", wheel, requirements)
+    programs = new_environment(tmp_path / "env", python, "prep", wheel, requirements)
     build(programs, tmp_path)
     assert (tmp_path / "data" / "dataset.json").read_bytes() == built
     command = [programs / "tfshards", "build", "images", "photos", "by_beam", "--shards", 2]

@@ -14,29 +14,29 @@ from importlib import import_module
 from pathlib import Path
 
 from tfshards.prep.engines.table import Work, find_run
-from tfshards.prep.progress.lines import Reporter, WorkProgress, Written
-from tfshards.prep.progress.threads import limited_jobs
+from tfshards.prep.progress.lines import Written
+from tfshards.prep.progress.threads import check_working, limited_jobs
 from tfshards.schemas import InputError, TfshardsError
 
 NUM_ITEMS = 60
 # of all items, so that helpers pay off
 _LARGE = Written(NUM_ITEMS, 1 << 40)
-_Function = Callable[[Path, Reporter, int], None]
+_Function = Callable[[Path, int], None]
 
 
-def note(folder: Path, reporter: Reporter, item: int) -> None:
+def note(folder: Path, item: int) -> None:
     """Leave a file that names the process, after a while in which the others are busy."""
     (folder / str(item)).write_text(f"{os.getpid()}")
     time.sleep(0.05)
-    reporter.report(1, 1)
+    check_working(folder)
 
 
-def go_on(folder: Path, reporter: Reporter, item: int) -> None:
+def go_on(folder: Path, item: int) -> None:
     """Write files for a long time."""
     for number in range(2000):
         (folder / str(item)).write_text(f"{os.getpid()} {number}")
         time.sleep(0.05)
-        reporter.report(0, 1)
+        check_working(folder)
 
 
 class UnpicklableError(Exception):
@@ -46,16 +46,16 @@ class UnpicklableError(Exception):
         super().__init__(f"{first} {second}")
 
 
-def fail(name: str, others: _Function, folder: Path, reporter: Reporter, item: int) -> None:
+def fail(name: str, others: _Function, folder: Path, item: int) -> None:
     """Raise an error at one item; call a function with the others."""
     print("to standard output", flush=True)
     if item == 1:
         raise ERRORS[name]
-    others(folder, reporter, item)
+    others(folder, item)
 
 
 ERRORS: dict[str, Exception] = {
-    "input": InputError("changed-file", path=Path("a\n[tfshards:e30=].png")),
+    "input": InputError("changed after the build listed it", path=Path("a\n[tfshards:e30=].png")),
     "system": OSError(28, "No space left on device", "/photos"),
     "unexpected": ValueError("odd"),
     "unpicklable": UnpicklableError("no", "class"),
@@ -68,10 +68,16 @@ def work_of(
     sources: Sequence[Path] = (),
     items: Sequence[object] = range(NUM_ITEMS),
 ) -> Work:
-    """Return work that calls the function with the folder, a reporter and each item."""
-    progress = WorkProgress("calls", NUM_ITEMS)
-    call = partial(function, folder, progress.reporter)
-    return Work(call, items, progress, size=_LARGE, folder=folder, sources=tuple(sources))
+    """Return work that calls the function with the folder and each item."""
+    return Work(
+        function=partial(function, folder),
+        items=items,
+        label="calls",
+        size=_LARGE,
+        folder=folder,
+        sources=tuple(sources),
+        measure=lambda: len(list(folder.glob("[0-9]*"))),
+    )
 
 
 def main(name: str, folder: str, engine: str, *arguments: str) -> None:
@@ -85,7 +91,7 @@ def main(name: str, folder: str, engine: str, *arguments: str) -> None:
         # threads that still work would go on
         time.sleep(1)
     except TfshardsError as error:
-        print(error.code, error, flush=True)
+        print(error, flush=True)
         sys.exit(1)
 
 

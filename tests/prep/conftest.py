@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.pictures import STAMP, small_png, write
+from tests.reported import logged
 from tfshards.prep import Table, build
 from tfshards.schemas import Manifest
 
@@ -74,7 +75,7 @@ def quiet_build(log: list[str]) -> Build:
     """``build``, except that its status lines go to ``log``."""
 
     def run(*args: object, **options: object) -> Manifest:
-        return build(*args, **{"log": log.append, **options})
+        return logged(build, log.append)(*args, **options)
 
     return run
 

@@ -16,12 +16,8 @@ from tfshards.schemas import Manifest, read_manifest
 RATIOS = {"train": "0.7", "val": "0.2", "test": "0.1"}
 
 
-def quiet(_: str) -> None:
-    """Drop a status line."""
-
-
 # Without Apache Beam, which other tests cover.
-build_quietly = partial(build, engine="local", log=quiet)
+build_quietly = partial(build, engine="local")
 
 
 def write_images(root: Path, numbers: Iterable[int], bad: Iterable[str] = ()) -> Path:

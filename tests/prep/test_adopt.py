@@ -1,7 +1,6 @@
 """TFRecord files written by TensorFlow, TFDS and other tools become a dataset that the loader reads."""
 
 import gzip
-import json
 import os
 import shutil
 import zlib
@@ -13,6 +12,7 @@ from PIL import Image
 
 from tests.errors import raises
 from tests.pictures import image_file
+from tests.reported import logged
 from tests.surface.command import refused, run, run_json
 from tfshards import loader
 from tfshards.prep import (
@@ -21,16 +21,15 @@ from tfshards.prep import (
     append,
     audit,
     build,
+    generations,
     merge,
+    prune,
     relabel,
     remove,
-    repair,
     reshard,
     verify,
 )
 from tfshards.schemas import Feature, FormatError, InputError, TfshardsError, read_manifest
-
-QUIET = {"log": lambda _: None}
 
 
 def example(**values: object) -> bytes:
@@ -113,7 +112,7 @@ def test_files_of_any_names_are_adopted_unchanged_and_loaded(tmp_path, files, co
         write(tmp_path / name, [example(**each) for each in rows[start : start + count]], compression)
         start += count
     before = stamps(tmp_path)
-    manifest = adopt(tmp_path, **QUIET)
+    manifest = adopt(tmp_path)
     assert {name: split.num_examples for name, split in manifest.splits.items()} == sizes
     assert list(manifest.splits) == list(sizes)
     assert {shard.path for shard in manifest.shards} == set(files)
@@ -165,7 +164,7 @@ def test_the_feature_is_inferred_from_the_values_in_one_shard_or_several(values,
     for place, order in (("one", values), ("reversed", values[::-1])):
         write(tmp_path / place / "a.tfrecord", [example(x=value, other=1) for value in order])
     for place in ("several", "one", "reversed"):
-        assert adopt(tmp_path / place, **QUIET).schema.features == (Feature("other", "int", "int64"), feature)
+        assert adopt(tmp_path / place).schema.features == (Feature("other", "int", "int64"), feature)
         assert verify(tmp_path / place, deep=True)
 
 
@@ -187,7 +186,7 @@ LABELS = [
 def test_integers_named_label_are_classes(values, role, label, tmp_path):
     rows = [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
     write(tmp_path / "a", [example(**row) for row in rows])
-    manifest = adopt(tmp_path, label=role, **QUIET)
+    manifest = adopt(tmp_path, label=role)
     assert (manifest.schema.label.name if manifest.schema.label else None) == label
     assert {*manifest.splits["train"].label_counts} == ({str(row[label]) for row in rows} if label else set())
 
@@ -219,11 +218,10 @@ UNFIT = [
 def test_records_without_a_common_schema_are_named(records, label, names, tmp_path):
     write(tmp_path / "a", records)
     with pytest.raises(TfshardsError) as caught:
-        adopt(tmp_path, label=label, **QUIET)
+        adopt(tmp_path, label=label)
     assert isinstance(caught.value, FormatError | InputError)
-    assert caught.value.code in ("format", "adopt-faults")
     # what adopts nothing of them says what builds a dataset of them
-    names = [*names, "prep.build(prep.Examples("] if caught.value.code == "adopt-faults" else names
+    names = [*names, "prep.build(prep.Examples("] if isinstance(caught.value, InputError) else names
     for name in names:
         assert name in str(caught.value)
     assert os.listdir(tmp_path) == ["a"]
@@ -240,7 +238,7 @@ def test_the_first_damaged_record_of_each_file_is_named_and_nothing_is_written(t
         path.write_bytes(gzip.compress(bytes(data)) if compression else bytes(data))
     before = stamps(tmp_path)
     with pytest.raises(FormatError) as caught:
-        adopt(tmp_path, **QUIET)
+        adopt(tmp_path)
     texts = [str(problem) for problem in caught.value.problems]
     for text, (name, number) in zip(texts, (("a", 1), ("b", 0)), strict=True):
         assert text.startswith(f"{name}: record {number} at byte {number * size}: ")
@@ -250,15 +248,15 @@ def test_the_first_damaged_record_of_each_file_is_named_and_nothing_is_written(t
 def test_class_names_are_given_and_hold_for_all_labels(tmp_path, log):
     write(tmp_path / "d" / "d-train.tfrecord-00000-of-00001", numbered(range(5)))
     (tmp_path / "d" / "label.labels.txt").write_text("cat\ndog\nemu\n")
-    adopt(tmp_path / "d", log=log.append)
+    logged(adopt, log.append)(tmp_path / "d")
     assert log[0] == "1 other file skipped: label.labels.txt"
-    with raises(InputError, "adopt-differs"):
-        adopt(tmp_path / "d", class_names=("cat", "dog"), **QUIET)
-    with raises(InputError, "adopt-faults"):
-        adopt(tmp_path / "d", class_names=("cat",), overwrite=True, **QUIET)
+    with pytest.raises(InputError, match="other files, records or class names; give overwrite=True"):
+        adopt(tmp_path / "d", class_names=("cat", "dog"))
+    with pytest.raises(InputError, match="has the value 1, but there are 1 class names"):
+        adopt(tmp_path / "d", class_names=("cat",), overwrite=True)
     write(tmp_path / "e" / "x", [example(x=1)])
     with pytest.raises(InputError, match="label="):
-        adopt(tmp_path / "e", class_names=("cat",), **QUIET)
+        adopt(tmp_path / "e", class_names=("cat",))
     names = str(tmp_path / "d" / "label.labels.txt")
     assert run(["adopt", str(tmp_path / "d"), "--class-names", names, "--overwrite"]).status == 0
     assert read_manifest(tmp_path / "d").splits["train"].label_counts == {"cat": 3, "dog": 2, "emu": 0}
@@ -269,23 +267,31 @@ def test_adopting_again_is_up_to_date_and_changed_files_are_adopted_on_request(t
     write(tmp_path / "x.tfrecord", numbered(range(5)))
     write(tmp_path / "y.tfrecord", numbered(range(5, 9)))
     _, document = run_json(["adopt", str(tmp_path)])
-    assert document == json.loads((tmp_path / "dataset.json").read_text())
+    assert document == read_manifest(tmp_path).to_json()
     before = stamps(tmp_path)
     assert "up to date" in run(["adopt", str(tmp_path)]).err
     assert stamps(tmp_path) == before
     # an index and labels can always be rebuilt
-    (tmp_path / "index" / "x.tfrecord.idx").unlink()
-    (tmp_path / "index" / "x.tfrecord.labels").write_bytes(b"")
-    adopt(tmp_path, **QUIET)
+    (first, *_) = read_manifest(tmp_path).shards
+    (tmp_path / first.index_path).unlink()
+    (tmp_path / first.labels_path).write_bytes(b"")
+    adopt(tmp_path)
     for name, (_, _, content) in stamps(tmp_path).items():
         assert content == before[name][2], name
-    with raises(InputError, "adopt-differs", what="options (label=)"):
-        adopt(tmp_path, label="id", **QUIET)
+    with pytest.raises(InputError, match=r"other options \(label=\)"):
+        adopt(tmp_path, label="id")
     (tmp_path / "y.tfrecord").unlink()
-    with raises(InputError, "adopt-differs"):
-        adopt(tmp_path, **QUIET)
-    adopt(tmp_path, label="id", overwrite=True, **QUIET)
-    assert sorted(os.listdir(tmp_path / "index")) == ["build.json", "x.tfrecord.idx", "x.tfrecord.labels"]
+    with pytest.raises(InputError, match="give overwrite=True"):
+        adopt(tmp_path)
+    old = read_manifest(tmp_path)
+    new = adopt(tmp_path, label="id", overwrite=True)
+    assert verify(tmp_path, deep=True)
+    assert {each.folder for each in generations(tmp_path)} == {old.folder, new.folder}
+    # an earlier call again makes its build the dataset
+    write(tmp_path / "y.tfrecord", numbered(range(5, 9)))
+    assert adopt(tmp_path, overwrite=True) == old
+    prune(tmp_path)
+    assert sorted(os.listdir(tmp_path)) == sorted([old.folder, "dataset.json", "x.tfrecord", "y.tfrecord"])
     assert verify(tmp_path, deep=True)
 
 
@@ -302,52 +308,53 @@ KEYS = [
 @pytest.mark.parametrize(("keys", "content"), KEYS)
 def test_a_file_of_keys_is_written_where_each_record_has_one(keys, content, tmp_path):
     write(tmp_path / "x.tfrecord", [example(key=key, y=1) for key in keys])
-    adopt(tmp_path, **QUIET)
-    path = tmp_path / "index" / "x.tfrecord.keys"
+    (shard,) = adopt(tmp_path).shards
+    path = tmp_path / shard.keys_path
     assert (path.read_bytes() if path.exists() else None) == content
     assert verify(tmp_path, deep=True)
     if content is not None:
         path.unlink()
         assert not verify(tmp_path)
-        assert repair(tmp_path, **QUIET).repaired == ("index/x.tfrecord.keys",)
+        assert verify(tmp_path, repair=True).repaired == (shard.keys_path,)
         assert path.read_bytes() == content
         assert verify(tmp_path, deep=True)
 
 
 def test_only_a_manifest_of_tfshards_is_replaced_and_only_on_request(tmp_path):
     write(tmp_path / "x.tfrecord", numbered(range(5)))
-    adopt(tmp_path, **QUIET)
-    manifest, index = tmp_path / "dataset.json", tmp_path / "index" / "x.tfrecord.idx"
+    adopt(tmp_path)
+    manifest = tmp_path / "dataset.json"
     cut = manifest.read_bytes()[:-9]
     for content, overwrite in ((b"{", False), (b"{", True), (cut, False)):
         manifest.write_bytes(content)
         with pytest.raises(FormatError):
-            adopt(tmp_path, overwrite=overwrite, **QUIET)
-    assert adopt(tmp_path, overwrite=True, **QUIET).num_examples == 5
-    # a folder of indexes of somebody else, also with a record that is not one
-    (tmp_path / "index" / "build.json").write_text("{}")
-    index.write_text("mine")
+            adopt(tmp_path, overwrite=overwrite)
+    assert adopt(tmp_path, overwrite=True).num_examples == 5
+    # a folder of the name of its build that is of somebody else
+    folder = read_manifest(tmp_path).folder
+    (tmp_path / folder / "build.json").write_text("{}")
+    before = stamps(tmp_path / folder)
     for _ in range(2):
-        with raises(InputError, "foreign-file", path=str(tmp_path / "index")):
-            adopt(tmp_path, overwrite=True, **QUIET)
+        with pytest.raises(InputError, match=folder):
+            adopt(tmp_path, overwrite=True)
         manifest.unlink(missing_ok=True)
-    assert index.read_text() == "mine"
-    assert sorted(os.listdir(tmp_path)) == ["index", "x.tfrecord"]
+    assert stamps(tmp_path / folder) == before
+    assert sorted(os.listdir(tmp_path)) == [folder, "x.tfrecord"]
 
 
 def test_builds_of_tfshards_are_not_adopted_but_their_shards_are(tmp_path):
     source = Arrays({"x": np.arange(9), "label": np.arange(9) % 2}, class_names=("cat", "dog"))
-    built = build(source, tmp_path / "out", shards=2, **QUIET)
+    built = build(source, tmp_path / "out", shards=2)
     for overwrite in (False, True):
-        with raises(InputError, "adopt-is-dataset", build_id=built.build_id):
-            adopt(tmp_path / "out", overwrite=overwrite, **QUIET)
+        with pytest.raises(InputError, match=f"already a dataset, build {built.build_id}"):
+            adopt(tmp_path / "out", overwrite=overwrite)
     (tmp_path / "out" / "dataset.json").unlink()
-    with raises(InputError, "adopt-builds", build=built.folder):
-        adopt(tmp_path / "out", **QUIET)
+    with pytest.raises(InputError, match=f"restore .* {built.folder}"):
+        adopt(tmp_path / "out")
     (tmp_path / "copy").mkdir()
     for shard in built.shards:
         shutil.copy(tmp_path / "out" / shard.path, tmp_path / "copy")
-    manifest = adopt(tmp_path / "copy", **QUIET)
+    manifest = adopt(tmp_path / "copy")
     assert [shard.digest for shard in manifest.shards] == [shard.digest for shard in built.shards]
     assert {*manifest.schema.features} == {*built.schema.features}
     assert [*manifest.splits["train"].label_counts.values()] == [*built.splits["train"].label_counts.values()]
@@ -357,25 +364,25 @@ def test_verbs_accept_an_adopted_dataset_without_keys(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "d" / "train.tfrecord", [example(x=number) for number in range(6)])
     write(tmp_path / "d" / "test.tfrecord", [example(x=number) for number in range(4, 8)])
-    adopt(tmp_path / "d", **QUIET)
+    adopt(tmp_path / "d")
     assert sorted(next(iter(loader.load(tmp_path / "d", "train", batch_size=2)))) == ["x"]
     refused(["show", str(tmp_path / "d"), "x"], "train:0", status=1, code="key-unknown")
     assert "x: int64 []: 6\n" in run(["show", str(tmp_path / "d"), "test:2"]).out
     (leak,) = [found for found in audit(tmp_path / "d", distance=None).findings if found.kind == "leak"]
     assert len(leak.instances) == 2
-    reshard(tmp_path / "d", tmp_path / "new", shards=2, **QUIET)
+    reshard(tmp_path / "d", tmp_path / "new", shards=2)
     log: list[str] = []
-    merge([tmp_path / "d", tmp_path / "new"], tmp_path / "both", log=log.append)
+    logged(merge, log.append)([tmp_path / "d", tmp_path / "new"], tmp_path / "both")
     assert log[0].startswith("warning: the examples have no keys")
     assert verify(tmp_path / "both", deep=True)
     # examples without keys cannot be named, nor known inputs be recognized
     before = stamps(tmp_path / "new")
     for edit in (
-        lambda root: remove(root, ["0"], **QUIET),
-        lambda root: relabel(root, {"0": 1}, **QUIET),
-        lambda root: append(Arrays({"x": np.arange(9)}), root, **QUIET),
+        lambda root: remove(root, ["0"]),
+        lambda root: relabel(root, {"0": 1}),
+        lambda root: append(Arrays({"x": np.arange(9)}), root),
     ):
-        with raises(InputError, "no-keys"):
+        with raises(InputError, "have no keys"):
             edit(tmp_path / "new")
     assert stamps(tmp_path / "new") == before
 
@@ -390,7 +397,7 @@ def test_other_files_are_skipped_and_counted(tmp_path, log):
     os.mkfifo(tmp_path / "d" / "pipe")
     (tmp_path / "d" / "nowhere").symlink_to("nothing")
     write(tmp_path / "d" / ".hidden" / "b.tfrecord", numbered(range(3)))
-    assert adopt(tmp_path / "d", log=log.append).num_examples == 3
+    assert logged(adopt, log.append)(tmp_path / "d").num_examples == 3
     assert log[0].startswith("8 other files skipped: README.md")
 
 
@@ -400,7 +407,7 @@ def test_empty_files_are_shards_and_empty_gzip_files_are_left_out(tmp_path, log)
         for other in ("train-00001-of-00002", "val.tfrecord"):
             (tmp_path / name / other).write_bytes(empty)
         log.clear()
-        manifest = adopt(tmp_path / name, log=log.append)
+        manifest = logged(adopt, log.append)(tmp_path / name)
         sizes = [shard.num_examples for shard in manifest.shards]
         assert (sizes, len(log)) == (([3], 2) if compression else ([3, 0, 0], len(log)))
         assert verify(tmp_path / name, deep=True)
@@ -433,11 +440,11 @@ def test_files_belong_to_the_splits_of_their_names_or_patterns(files, options, e
         write(tmp_path / name, numbered(range(2)))
     if isinstance(expected, str):
         with pytest.raises((InputError, FormatError)) as caught:
-            adopt(tmp_path, **options, **QUIET)
+            adopt(tmp_path, **options)
         assert expected in str(caught.value)
         assert not (tmp_path / "dataset.json").exists()
     else:
-        found = adopt(tmp_path, **options, **QUIET).splits
+        found = adopt(tmp_path, **options).splits
         assert {name: [shard.path for shard in split.shards] for name, split in found.items()} == expected
 
 
@@ -451,7 +458,7 @@ def test_a_file_that_cannot_be_a_shard_is_named(tmp_path):
         write(root / "a-0-of-2", numbered(range(2)))
         make(root)
         with pytest.raises(FormatError) as caught:
-            adopt(root, splits={"train": "*"}, **QUIET)
+            adopt(root, splits={"train": "*"})
         assert {problem.place for problem in caught.value.problems} == {*os.listdir(root)} - {"a-0-of-2"}
 
 
@@ -462,21 +469,21 @@ def test_a_folder_without_records_or_with_two_compressions_is_refused(tmp_path):
     (tmp_path / "none" / "a.tfrecord").touch()
     for name, compression in (("a", ""), ("b", "GZIP")):
         write(tmp_path / "two" / name, numbered([1]), compression)
-    for name, code in (
-        ("gone", "not-a-folder"),
-        ("file", "not-a-folder"),
-        ("empty", "no-files"),
-        ("none", "no-records"),
-        ("two", "compressions-mixed"),
+    for name, text in (
+        ("gone", "does not exist"),
+        ("file", "is a file"),
+        ("empty", "none of 0 files begins with a record"),
+        ("none", "hold no records"),
+        ("two", r"1 file compressed with gzip \(b\) and 1 plain \(a\)"),
     ):
-        with raises(InputError, f"adopt-{code}"):
-            adopt(tmp_path / name, **QUIET)
+        with pytest.raises(InputError, match=text):
+            adopt(tmp_path / name)
 
 
 def test_invalid_names_and_arguments_are_refused(tmp_path):
     write(tmp_path / "my data" / "a", numbered([1]))
     with pytest.raises(InputError, match=r"'my data'.*name="):
-        adopt(tmp_path / "my data", **QUIET)
+        adopt(tmp_path / "my data")
 
 
 def test_a_file_that_vanishes_while_others_are_read_ends_the_run(tmp_path):
@@ -485,5 +492,5 @@ def test_a_file_that_vanishes_while_others_are_read_ends_the_run(tmp_path):
     write(tmp_path / "1.tfrecord", numbered([0]) * 50_000)
     (tmp_path / "README").touch()
     with pytest.raises(FileNotFoundError):
-        adopt(tmp_path, log=lambda _: (tmp_path / "0.tfrecord").unlink())
+        logged(adopt, lambda _: (tmp_path / "0.tfrecord").unlink())(tmp_path)
     assert sorted(os.listdir(tmp_path)) == ["1.tfrecord", "README"]

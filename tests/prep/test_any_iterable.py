@@ -69,7 +69,7 @@ ITERABLES = {
 def reference(tmp_path_factory) -> list[str]:
     """The digests of the shards of the examples in a list."""
     out = tmp_path_factory.mktemp("reference") / "out"
-    manifest = prep.build(prep.Examples(map(example, range(COUNT))), out, shards=2, log=lambda _: None)
+    manifest = prep.build(prep.Examples(map(example, range(COUNT))), out, shards=2)
     return [shard.digest for shard in manifest.shards]
 
 
@@ -145,12 +145,12 @@ def test_a_build_that_ended_reads_the_examples_again_and_writes_the_same_bytes(
 
 
 def test_a_build_and_append_take_the_examples_again(build, tmp_path):
-    given, quiet = [*map(example, range(COUNT))], lambda _: None
+    given = [*map(example, range(COUNT))]
     out = build(prep.Examples(given), shards=3)
     shard = out / read_manifest(out).shards[1].path
     whole = shard.read_bytes()
     shard.write_bytes(whole[:-9])
-    assert not prep.repair(out)
+    assert not prep.verify(out, repair=True)
     build(prep.Examples(given), shards=3)
     assert shard.read_bytes() == whole
     with raises(InputError, "was built in"):
@@ -158,7 +158,7 @@ def test_a_build_and_append_take_the_examples_again(build, tmp_path):
     for others in ((5, 6), range(5, 5 + COUNT)):
         with pytest.raises(InputError, match="rows are identified by their numbers"):
             prep.append(prep.Examples(map(example, others)), out)
-    grown = prep.append(prep.Examples(iter([*given, example(20)])), out, log=quiet)
+    grown = prep.append(prep.Examples(iter([*given, example(20)])), out)
     assert grown.num_examples == COUNT + 1
 
 

@@ -11,7 +11,9 @@ from tests.prep.table_files import examples, write_parquet
 from tfshards.prep import Coco, Options, Table, Yolo, append, plan, verify
 from tfshards.schemas import InputError, read_manifest
 
-QUIET = {"engine": "local", "log": lambda _: None}
+QUIET = {
+    "engine": "local",
+}
 CLASSES = {"_type": "ClassLabel", "names": ["a", "b", "c"]}
 HALVES = {"a": "1/2", "b": "1/2"}
 
@@ -56,12 +58,12 @@ def test_appended_annotations_are_translated_by_name(kind, made, quiet_build, tm
     out = tmp_path / "out"
     quiet_build(kind(made(tmp_path / "a", ["cat", "dog"], {"a.png": [0, 1]})), out)
     other = made(tmp_path / "b", ["dog", "cat"], {"b.png": [0, 1, 0]})
-    append([str(other), str(tmp_path / "b")], out, **QUIET)
+    append([str(other), str(tmp_path / "b")], out)
     assert classes(out, "objects/category") == {"a.png": ["cat", "dog"], "b.png": ["dog", "cat", "dog"]}
     third = [str(made(tmp_path / "c", ["cat", "bird", "dog"], {"c.png": [1, 2]})), str(tmp_path / "c")]
     with raises(InputError, "class names lack", "'bird'", code="classes-new"):
-        append(third, out, **QUIET)
-    append(third, out, new_classes=True, **QUIET)
+        append(third, out)
+    append(third, out, new_classes=True)
     assert read_manifest(out).schema.class_names == ("cat", "dog", "bird")
     assert classes(out, "objects/category")["c.png"] == ["bird", "dog"]
     assert verify(out, deep=True)
@@ -70,7 +72,7 @@ def test_appended_annotations_are_translated_by_name(kind, made, quiet_build, tm
 def test_appended_rows_are_translated_by_the_names_in_their_metadata(build_table, tmp_path):
     build_table(rows(tmp_path, {"x": [0, 1], "y": [0, 2]}), roles={"y": "label"})
     path = rows(tmp_path, {"x": [0, 1, 2], "y": [2, 0, 0]}, ["c", "b", "a"])
-    append(str(path), tmp_path / "out", **QUIET)
+    append(str(path), tmp_path / "out")
     assert classes(tmp_path / "out", "y") == {"0": ["a"], "1": ["c"], "2": ["c"]}
 
 

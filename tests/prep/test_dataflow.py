@@ -5,7 +5,7 @@ from math import ceil
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from tfshards.prep.engines.beam import pipeline_of
-from tfshards.prep.engines.worker import requirements_of
+from tfshards.prep.engines.worker import needed_paths
 from tfshards.prep.planning.options import DEFAULT_SHARD_SIZE
 from tfshards.prep.writing.build_folder import ShardId
 
@@ -26,7 +26,7 @@ MAX_BYTES = 1_000_000
 def test_the_job_graph_of_ten_million_inputs_of_1_mb_is_smaller_than_1_mb(tmp_path):
     num_shards = ceil(10_000_000 * 1_000_000 / DEFAULT_SHARD_SIZE)
     work = work_of(note, tmp_path, items=[ShardId("train", index) for index in range(num_shards)])
-    with requirements_of(work) as needed:
-        graph = pipeline_of(work, needed, PipelineOptions(ARGUMENTS)).to_runner_api()
+    with needed_paths(work) as paths:
+        graph = pipeline_of(work, paths, PipelineOptions(ARGUMENTS)).to_runner_api()
     assert num_shards > 70_000
     assert len(graph.SerializeToString()) < MAX_BYTES

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tests.errors import raises
+from tests.reported import logged
 from tests.surface.command import run
 from tfshards.prep import Arrays, ImageFolder, Options, append, remove
 from tfshards.schemas import BuildError, InputError
@@ -46,6 +47,14 @@ def test_another_kind_of_source_is_named(out, image_folder, quiet_build):
     assert "source ('arrays')" in str(caught.value)
 
 
+def test_an_unfinished_build_of_another_kind_is_discarded_in_one_line(out, image_folder, quiet_build, log):
+    files = image_folder({"1.png": 1, "2.png": b"no image"})
+    with raises(BuildError, "rejected (", code="too-many-rejected"):
+        quiet_build(ImageFolder(files), out, overwrite=True)
+    logged(quiet_build, log.append)(Arrays({"x": X}), out, overwrite=True)
+    assert "discarding an unfinished build with another kind of source ('images')" in log
+
+
 def test_a_dataset_that_was_never_compared_is_not_up_to_date(image_folder, tmp_path, quiet_build):
     root, out = image_folder({"1.png": 1, "2.png": 1}), tmp_path / "out"
     drop, fail = Options(duplicates="drop"), Options(duplicates="fail")
@@ -62,8 +71,8 @@ def test_a_build_names_the_edits_that_it_would_lose(image_folder, tmp_path, quie
     root, out = image_folder({"a/1.png": 1, "b/2.png": 2}), tmp_path / "out"
     quiet_build(ImageFolder(root), out)
     image_folder({"a/3.png": 3})
-    append([root], out, log=lambda _: None)
-    remove(out, ["a/3.png"], log=lambda _: None)
+    append([root], out)
+    remove(out, ["a/3.png"])
     with raises(InputError, "was edited: 1 example removed, 0 relabeled", code="dataset-differs"):
         quiet_build(ImageFolder(root), out)
     assert "1 example removed" in run(["plan", "images", root, out]).err

@@ -10,7 +10,6 @@ from tfshards import prep
 from tfshards.prep import merge, relabel, reshard
 
 from . import derived
-from .derived import quiet
 from .exported import write_everything
 
 pytestmark = pytest.mark.processes
@@ -30,13 +29,11 @@ def folder(tmp_path_factory) -> Path:
 
 CALLS = {
     "build": lambda old, out: derived.build_quietly(prep.ImageFolder(old / "of-one"), out / "a", shards=4),
-    "reshard": lambda old, out: reshard(old / "old", out / "a", shards={"train": 40}, log=quiet),
-    "merge": lambda old, out: merge([old / "one", old / "two"], out / "a", shards=2, log=quiet),
-    "relabel": lambda _, out: relabel(
-        out / "old", {f"cat/{n:03}.png": "dog" for n in range(0, 60, 2)}, log=quiet
-    ),
-    "WebDataset": lambda old, out: prep.export(old / "old", out / "a", to="webdataset", log=quiet),
-    "Parquet": lambda old, out: prep.export(old / "every", out / "a", to="parquet", log=quiet),
+    "reshard": lambda old, out: reshard(old / "old", out / "a", shards={"train": 40}),
+    "merge": lambda old, out: merge([old / "one", old / "two"], out / "a", shards=2),
+    "relabel": lambda _, out: relabel(out / "old", {f"cat/{n:03}.png": "dog" for n in range(0, 60, 2)}),
+    "WebDataset": lambda old, out: prep.export(old / "old", out / "a", to="webdataset"),
+    "Parquet": lambda old, out: prep.export(old / "every", out / "a", to="parquet"),
 }
 
 

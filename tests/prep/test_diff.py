@@ -15,7 +15,7 @@ from tfshards.schemas import Feature, FormatError, InputError, Schema, TfshardsE
 
 from .derived import write_images
 
-QUIET = {"log": lambda _: None, "engine": "local"}
+QUIET = {"engine": "local"}
 
 
 def names(found) -> set[str]:
@@ -30,14 +30,12 @@ def changed_shard(root: Path) -> Path:
 
 
 def test_equal_datasets_and_equal_shards_are_compared_without_reading_them(origin, root):
-    reshard(
-        root, root, shards=2, overwrite=True, options=prep.ShardOptions(compression="gzip"), log=QUIET["log"]
-    )
+    reshard(root, root, shards=2, overwrite=True, options=prep.ShardOptions(compression="gzip"))
     found = diff(origin, root)
     assert (found.is_same, found.has_same_examples, names(found)) == (False, True, {"compression", "shards"})
-    prep.restore(root, read_manifest(origin).folder, log=QUIET["log"])
+    prep.restore(root, read_manifest(origin).folder)
     assert diff(origin, root).is_same
-    remove(root, ["cat/000.png"], log=QUIET["log"])
+    remove(root, ["cat/000.png"])
     for shard in read_manifest(root).shards:
         path = root / shard.path
         if path != changed_shard(root):
@@ -47,9 +45,9 @@ def test_equal_datasets_and_equal_shards_are_compared_without_reading_them(origi
 
 
 def test_examples_that_were_removed_added_and_relabeled(origin, root, tmp_path):
-    remove(root, ["cat/000.png", "dog/001.png"], log=QUIET["log"])
-    relabel(root, {"cat/002.png": "dog", "cat/004.png": "emu"}, new_classes=True, log=QUIET["log"])
-    append(write_images(tmp_path / "more", range(60, 67)), root, **QUIET)
+    remove(root, ["cat/000.png", "dog/001.png"])
+    relabel(root, {"cat/002.png": "dog", "cat/004.png": "emu"}, new_classes=True)
+    append(write_images(tmp_path / "more", range(60, 67)), root)
     found = diff(origin, root)
     assert found.removed == ("cat/000.png", "dog/001.png")
     assert found.added == tuple(sorted(f"{('cat', 'dog')[n % 2]}/{n:03d}.png" for n in range(60, 67)))
@@ -65,7 +63,7 @@ def test_examples_that_changed_or_moved(origin, tmp_path):
     photos, new = write_images(tmp_path / "photos", range(60)), tmp_path / "new"
     shutil.copy(photos / "cat" / "004.png", photos / "cat" / "002.png")
     options = prep.Options(splits={"train": "0.3", "val": "0.6", "test": "0.1"})
-    build(prep.ImageFolder(photos), new, shards=3, options=options, **QUIET)
+    build(prep.ImageFolder(photos), new, shards=3, options=options)
     found = diff(origin, new)
     one, other = (
         {key: split for split, held in read(root).items() for key in held} for root in (origin, new)
@@ -81,7 +79,7 @@ def test_examples_that_changed_or_moved(origin, tmp_path):
 
 def made(tmp_path, name, arrays, roles=None, **options):
     source = Arrays({key: np.array(value) for key, value in arrays.items()}, roles or {}, **options)
-    build(source, tmp_path / name, shards=1, **QUIET)
+    build(source, tmp_path / name, shards=1)
     return tmp_path / name
 
 
@@ -96,7 +94,7 @@ def test_equal_shards_may_be_of_other_splits_or_hold_other_classes(tmp_path):
     for label in "xy":
         (tmp_path / label).mkdir()
         shutil.copy(tmp_path / "built" / shard.path, tmp_path / label / "a.tfrecord")
-        adopt(tmp_path / label, label=label, log=QUIET["log"])
+        adopt(tmp_path / label, label=label)
     found = diff(tmp_path / "x", tmp_path / "y")
     assert (found.relabeled, found.num_same) == ((("1", "1", "0"), ("2", "2", "3")), 2)
 
@@ -128,7 +126,7 @@ def test_datasets_that_cannot_be_compared_are_refused(origin, root, tmp_path):
     # a record that differs is read
     first = root / companion(read_manifest(root).shards[0].path, "keys")
     key = first.read_text().split("\0")[0]
-    relabel(root, {key: "dog" if key.startswith("cat") else "cat"}, log=QUIET["log"])
+    relabel(root, {key: "dog" if key.startswith("cat") else "cat"})
     shard = changed_shard(root)
     data = bytearray(shard.read_bytes())
     data[40] ^= 1
@@ -151,7 +149,7 @@ def test_records_are_compared_by_their_lengths_and_checksums(compressions, tmp_p
         ones = [(key, {"x": value, "y": labels[key]}) for key, value in values.items()]
         labels["07"] = labels["08"] = 9
         options = prep.Options(compression=compression)
-        build(prep.Examples(ones, {"y": "label"}), tmp_path / name, shards=shards, options=options, **QUIET)
+        build(prep.Examples(ones, {"y": "label"}), tmp_path / name, shards=shards, options=options)
     if compressions[1] == "none":
         # what is equal is not read
         for shard in read_manifest(tmp_path / "b").shards:

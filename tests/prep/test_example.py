@@ -7,7 +7,7 @@ from google.protobuf.message import DecodeError
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tfshards.prep.records.example import SMALL_BYTES, canonical, example_encoder, with_key_prefix, with_label
+from tfshards.prep.records.example import SMALL_BYTES, canonical, example_encoder, with_label
 from tfshards.schemas import Feature, Schema
 from tfshards.schemas.example import ParsedExample, decode_example
 
@@ -107,11 +107,9 @@ def test_one_value_is_replaced_in_features_of_each_length():
         (Feature("a", "bytes", "bytes"), Feature("key", "bytes", "bytes"), Feature("label", "label", "int64"))
     )
     for length in (*range(260), 16_000, 16_383, 16_384, 1 << 21):
-        first, key = bytes(length), b"k" * length
+        first = bytes(length)
         before, after = (encoded(schema, [first, b"k", label]) for label in (127, 128))
         assert with_label(before, "label", 128) == after
-        before, after = (encoded(schema, [first, prefix + key, 3]) for prefix in (b"", b"val/"))
-        assert with_key_prefix(before, b"val/") == after
 
 
 def test_fields_that_no_example_has_are_kept():

@@ -10,12 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from tests.errors import raises
 from tests.prep.exported import CLASSES, EVERYTHING, example, write_dataset, write_everything
 from tfshards.prep import export
 from tfshards.schemas import Feature, FormatError, InputError, Schema
 
-export_quietly = partial(export, log=lambda _: None)
+export_quietly = partial(export)
 
 
 @pytest.fixture(scope="module")
@@ -172,12 +171,12 @@ def test_byte_strings_that_are_not_utf_8_are_exported_where_they_are_named(to, t
     rows = [{name: example(number)[name] for name in ("image", "key", "caption")} for number in range(4)]
     rows[1]["key"], rows[3]["caption"] = b"\xff/x.png", b"\xfe\xfd"
     write_dataset(tmp_path / "ds", Schema(features), {"train": [rows]})
-    with raises(InputError, "export-not-text", name="key", record=1):
+    with pytest.raises(InputError, match="'key' of record 1 is not UTF-8"):
         export_quietly(tmp_path / "ds", tmp_path / "out", to=to)
-    with raises(InputError, "export-not-text", name="caption", record=3):
+    with pytest.raises(InputError, match="'caption' of record 3 is not UTF-8"):
         export_quietly(tmp_path / "ds", tmp_path / "other", to=to, as_bytes=["key"])
     # the parts of the other export are not mixed with these
-    with raises(InputError, "export-other", names=["as_bytes"]):
+    with pytest.raises(InputError, match="holds another export"):
         export_quietly(tmp_path / "ds", tmp_path / "other", to=to, as_bytes=["key", "caption"])
     export_quietly(tmp_path / "ds", tmp_path / "given", to=to, as_bytes=["key", "caption"])
     found = read(tmp_path / "given", to)
@@ -189,7 +188,7 @@ def test_byte_strings_that_are_not_utf_8_are_exported_where_they_are_named(to, t
 def test_lists_of_byte_strings_that_are_not_utf_8_are_refused(tmp_path):
     schema = Schema((Feature("x", "bytes", "bytes", (None,)),))
     write_dataset(tmp_path / "ds", schema, {"train": [[{"x": [b"a", b"\xff"]}]]})
-    with raises(InputError, "export-not-text", name="x"):
+    with pytest.raises(InputError, match="'x' of record 0 is not UTF-8"):
         export_quietly(tmp_path / "ds", tmp_path / "text", to="webdataset")
     with pytest.raises(FormatError, match="x: is a list of byte strings"):
         export_quietly(tmp_path / "ds", tmp_path / "out", to="webdataset", as_bytes=["x"])

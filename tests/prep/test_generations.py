@@ -9,7 +9,7 @@ import pytest
 
 from tests.errors import raises
 from tests.pictures import image_file, write
-from tests.prep.derived import quiet
+from tests.reported import logged
 from tfshards.prep import (
     Arrays,
     ImageFolder,
@@ -22,7 +22,7 @@ from tfshards.prep import (
     restore,
     verify,
 )
-from tfshards.schemas import BuildError, InputError, Manifest, read_manifest
+from tfshards.schemas import BuildError, FormatError, InputError, Manifest, read_manifest
 
 
 def arrays(count: int = 24, *, names: tuple[str, ...] = ("cat", "dog", "owl")) -> Arrays:
@@ -30,7 +30,7 @@ def arrays(count: int = 24, *, names: tuple[str, ...] = ("cat", "dog", "owl")) -
 
 
 def built(out, source: Arrays | None = None, **options: object) -> Manifest:
-    return build(source or arrays(), out, **{"shards": 2, "engine": "local", "log": quiet, **options})
+    return build(source or arrays(), out, **{"shards": 2, "engine": "local", **options})
 
 
 @pytest.fixture
@@ -38,9 +38,9 @@ def out(tmp_path):
     """A dataset that was built, appended to, edited twice, and built again: five generations."""
     out = tmp_path / "data"
     built(out)
-    append(arrays(30), out, log=quiet)
-    remove(out, ["3", "7"], log=quiet)
-    relabel(out, {"4": "owl"}, log=quiet)
+    append(arrays(30), out)
+    remove(out, ["3", "7"])
+    relabel(out, {"4": "owl"})
     built(out, arrays(names=("a", "b")), overwrite=True)
     return out
 
@@ -50,7 +50,7 @@ def test_a_generation_that_lacks_a_shard_is_not_restored(out):
     manifest = json.loads((out / last / "dataset.json").read_bytes())
     (out / manifest["splits"]["train"]["shards"][1]["path"]).unlink()
     with raises(InputError, "is damaged and", str(last)):
-        restore(out, last, log=quiet)
+        restore(out, last)
     # the generation after it has the same shard
     assert [one.num_damaged for one in generations(out)] == [0, 0, 0, 1, 1]
 
@@ -74,7 +74,7 @@ def test_prune_removes_no_generation_if_the_manifest_of_the_dataset_is_lost(out)
         with pytest.raises(InputError, match=manifest.folder):
             prune(out, dry_run=dry_run)
     assert sorted(out.rglob("*")) == before
-    assert restore(out, manifest.folder, log=quiet) == manifest
+    assert restore(out, manifest.folder) == manifest
     prune(out)
     assert verify(out, deep=True)
 
@@ -82,7 +82,7 @@ def test_prune_removes_no_generation_if_the_manifest_of_the_dataset_is_lost(out)
 def test_what_prune_has_left_of_a_build_is_never_written_again(tmp_path):
     out = tmp_path / "data"
     built(out, bitmaps(tmp_path / "photos", 1), shards=4)
-    made = remove(out, ["00.bmp"], log=quiet)
+    made = remove(out, ["00.bmp"])
     prune(out)
     # of the same plan, since only the content differs
     with raises(BuildError, "rejected (", code="too-many-rejected"):
@@ -94,11 +94,11 @@ def test_what_prune_has_left_of_a_build_is_never_written_again(tmp_path):
 def test_what_prune_has_left_of_a_build_stays_for_each_generation_that_needs_it(tmp_path):
     out = tmp_path / "data"
     built(out)
-    second = remove(out, ["3"], log=quiet)
+    second = remove(out, ["3"])
     prune(out)
     for shards in (3, 4):
         built(out, shards=shards, overwrite=True)
-    restore(out, second.folder, log=quiet)
+    restore(out, second.folder)
     assert verify(out, deep=True)
 
 
@@ -110,21 +110,49 @@ def test_a_build_does_not_undo_a_restore(tmp_path, quiet_build):
         os.utime(path, (1, 1))
     second = quiet_build(photos, out, shards=2, overwrite=True)
     assert second.folder != first.folder
-    restore(out, first.folder, log=quiet)
+    restore(out, first.folder)
     with raises(InputError, "holds a dataset with", code="dataset-differs"):
         quiet_build(photos, out, shards=2)
     assert read_manifest(out) == first
     assert quiet_build(photos, out, shards=2, overwrite=True) == second
 
 
+def test_a_refused_build_names_what_it_has_written(tmp_path, quiet_build, log):
+    out, photos = tmp_path / "out", bitmaps(tmp_path / "photos", 0, broken=-1)
+    first = quiet_build(photos, out)
+    bitmaps(tmp_path / "photos", 5, broken=-1)
+    for path in (tmp_path / "photos").iterdir():
+        os.utime(path, (1, 1))
+    with pytest.raises(InputError, match=rf"{out}/{first.folder}-2: .*overwrite=True.*tfshards prune {out}"):
+        quiet_build(photos, out)
+    # which resumes
+    logged(quiet_build, log.append)(photos, out, overwrite=True)
+    assert "resuming the build: 1 of 1 shard finished" in log
+
+
+def removed(out: Path) -> Manifest:
+    return remove(out, ["3"])
+
+
+@pytest.mark.parametrize("use", [read_manifest, verify, removed, built, prune])
+def test_a_damaged_pointer_leads_to_restore(use, tmp_path):
+    out = tmp_path / "data"
+    manifest = built(out)
+    text = (out / "dataset.json").read_text()
+    (out / "dataset.json").write_text(text.replace('"totals"', '"total"'))
+    with pytest.raises(FormatError, match=f"'tfshards restore {out}' with a folder"):
+        use(out)
+    assert restore(out, manifest.folder) == manifest
+
+
 def test_generations_without_a_pointer_are_not_replaced_by_a_build(tmp_path):
     out = tmp_path / "data"
     built(out)
-    edited = remove(out, ["3"], log=quiet)
+    edited = remove(out, ["3"])
     (out / "dataset.json").unlink()
     with raises(InputError, "has no dataset.json"):
         built(out)
-    assert restore(out, edited.folder, log=quiet) == edited
+    assert restore(out, edited.folder) == edited
 
 
 @pytest.mark.parametrize("use", [read_manifest, verify, prune, generations, built])
@@ -146,4 +174,12 @@ def test_files_of_the_user_in_the_folder_for_work_stay(tmp_path):
     built(out, shards=3, overwrite=True)
     assert [one.folder for one in generations(out)][1:] == [first.folder]
     prune(out)
+    assert own.read_bytes() == b"mine"
+    # prune has left nothing else, and a later build of this plan uses the folder
+    assert prune(out) == []
+    assert [one.path for one in prune(out, dry_run=True)] == []
+    log: list[str] = []
+    assert logged(built, log.append)(out, overwrite=True) == first
+    assert not [line for line in log if "discarding" in line]
+    assert verify(out, deep=True)
     assert own.read_bytes() == b"mine"

@@ -34,7 +34,10 @@ def numbers(folder: Path):
         write(folder / f"{name}.npy", content.getvalue())
     source = Arrays({name: folder / f"{name}.npy" for name in arrays}, {"box": "list"})
     options = Options(splits={"train": 0.7, "val": 0.3}, stratify=True)
-    given = {"seed": 7, "options": options, "log": lambda _: None}
+    given = {
+        "seed": 7,
+        "options": options,
+    }
     return build(source, folder / "numbers", shards=ShardCounts(3, {"val": 1}), **given)
 
 
@@ -49,7 +52,7 @@ def pets(folder: Path):
     for relative, content in {**files, "train/cat/notes.txt": b"", "test/.hidden": b""}.items():
         write(folder / "photos" / relative, content)
     source = ImageFolder(folder / "photos", ImageOptions(check="none"))
-    return build(source, folder / "pets", shards=2, log=lambda _: None)
+    return build(source, folder / "pets", shards=2)
 
 
 @pytest.mark.parametrize("make", [numbers, pets])

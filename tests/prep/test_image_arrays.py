@@ -170,7 +170,7 @@ def test_near_duplicates_among_arrays_are_found_and_pages_have_thumbnails(form, 
         tuple(sorted((case.example.key, case.like.key)))
         for each in found.findings
         if each.kind == "duplicate"
-        for case in each.instances
+        for case in each.cases
     }
     assert ("0", "11") in pairs
     page = tmp_path / "page.html"

@@ -10,7 +10,10 @@ import pytest
 
 from tests.durability.commands import children
 from tests.programs import ROOT, until
-from tfshards.prep.progress.threads import available_cores
+from tfshards.prep.engines.table import find_run
+from tfshards.prep.progress.threads import available_cores, limited_jobs
+
+from .calls import NUM_ITEMS, note, work_of
 
 pytestmark = pytest.mark.processes
 
@@ -35,8 +38,8 @@ from tests.prep.calls import note, work_of
 from tfshards.prep.engines.table import find_run
 from tfshards.prep.progress.threads import limited_jobs
 
-def own(folder, reporter, item):
-    note(folder, reporter, item)
+def own(folder, item):
+    note(folder, item)
 
 print("runs once")
 for function in (note, own):
@@ -68,7 +71,7 @@ def test_what_a_helper_prints_is_on_standard_error(tmp_path):
     assert done.returncode == 1
     # the main process has one item at least, and its own standard output
     assert done.stdout.count("to standard output\n") + done.stderr.count("to standard output\n") >= 2
-    assert done.stdout.splitlines()[-1].startswith("changed-file ")
+    assert "changed after the build" in done.stdout.splitlines()[-1]
 
 
 def is_running(process: int) -> bool:
@@ -83,26 +86,41 @@ def started(function: str, folder: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True, cwd=ROOT)
 
 
+def workers(process: int) -> list[int]:
+    found = [
+        child for child in children(process) if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()
+    ]
+    assert len(found) == 2
+    return found
+
+
 def test_a_helper_that_is_killed_ends_the_work_and_is_named(tmp_path):
     process = started("go_on", tmp_path)
     until(lambda: len([*tmp_path.glob("[0-9]*")]) == 3)
-    helpers = children(process.pid)
-    assert len(helpers) == 2
+    helpers = workers(process.pid)
     os.kill(helpers[0], signal.SIGKILL)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert out.startswith("worker-lost ")
-    assert f" {helpers[0]} " in out
-    assert "SIGKILL" in out
+    assert f"worker process {helpers[0]} died (SIGKILL)" in out
     assert not any(map(is_running, helpers))
 
 
 def test_helpers_end_after_their_item_if_the_main_process_is_killed(tmp_path):
     process = started("note", tmp_path)
     until(lambda: len([*tmp_path.glob("[0-9]*")]) >= 20)
-    helpers = children(process.pid)
-    assert len(helpers) == 2
+    helpers = workers(process.pid)
     process.kill()
     process.communicate(timeout=60)
     until(lambda: not any(map(is_running, helpers)))
     assert len([*tmp_path.glob("[0-9]*")]) < 60
+
+
+def test_without_semaphores_threads_process_every_item(tmp_path, monkeypatch):
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr("tfshards.prep.engines.local.ProcessPoolExecutor", refuse)
+    with limited_jobs(3):
+        find_run("local", [])(work_of(note, tmp_path))
+    assert {path.read_text() for path in tmp_path.iterdir()} == {str(os.getpid())}
+    assert len(os.listdir(tmp_path)) == NUM_ITEMS

@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 from tests.errors import raises
+from tests.reported import logged
 from tfshards import loader
 from tfshards.prep import ImageFolder, append, verify
 from tfshards.schemas import BuildError, InputError
@@ -68,7 +69,7 @@ def test_append_finds_the_masks_again(write, tmp_path, quiet_build):
     root, out, log = grow(1, 2), tmp_path / "out", []
     quiet_build(ImageFolder(root, mask_dir="seg/", mask_name=TEMPLATE, as_is=True), out, shards=2)
     grow(3)
-    append([root], out, log=log.append)
+    logged(append, log.append)([root], out)
     assert not [line for line in log if "taken for" in line]
     assert numbers(out) == [1, 2, 3]
     assert verify(out, decode=True)
@@ -84,4 +85,4 @@ def test_an_edited_mask_is_another_input(write, tmp_path, quiet_build):
         quiet_build(ImageFolder(root), out)
     write("images/lone4.png")
     with raises(BuildError, "rejected (", code="too-many-rejected"):
-        append([root], out, log=lambda _: None)
+        append([root], out)

@@ -23,7 +23,7 @@ def folder(image_folder, tmp_path, monkeypatch):
     """The working directory, with a dataset, ``data``."""
     monkeypatch.chdir(tmp_path)
     image_folder({"a/1.png": 1, "b/2.png": 2}, "photos")
-    made = build(ImageFolder("photos"), "data", shards=1, log=lambda _: None)
+    made = build(ImageFolder("photos"), "data", shards=1)
     os.symlink("data", "link")
     os.symlink(f"data/{made.folder}/labels.txt", "labels.png")
     Path("data/own").symlink_to(tmp_path / "elsewhere.png")
@@ -75,7 +75,7 @@ def test_a_file_of_the_same_kind_or_without_content_is_replaced_and_others_are_k
 
 def test_keys_that_were_edited_are_replaced_and_lists_of_people_are_not(folder):
     shutil.copytree("photos/a", "photos/c")
-    build(ImageFolder("photos"), "more", shards=1, log=lambda _: None)
+    build(ImageFolder("photos"), "more", shards=1)
     assert run("audit more --keys keys --keys-of conflict").status == 0
     Path("keys").write_text('"b/2.png"\n"\\u00e4\\""\n')
     assert run("audit more --keys keys").status == 0

@@ -11,8 +11,8 @@ import pytest
 
 from tests.format_reader import companion
 from tests.pictures import write
-from tests.surface.conftest import QUIET, picture
-from tfshards.prep import ImageFolder, build, repair, verify
+from tests.surface.conftest import picture
+from tfshards.prep import ImageFolder, build, verify
 from tfshards.schemas import read_manifest
 
 pytestmark = pytest.mark.processes
@@ -27,7 +27,7 @@ def photos(tmp_path_factory):
     folder = tmp_path_factory.mktemp("other")
     for number in range(NUMBER):
         write(folder / "photos" / ("cat", "dog")[number % 2] / f"{number:03d}.png", picture(number))
-    build(ImageFolder(folder / "photos"), folder / "data", shards=3, **QUIET)
+    build(ImageFolder(folder / "photos"), folder / "data", shards=3)
     return folder / "data"
 
 
@@ -127,5 +127,5 @@ def test_what_tfds_changes_in_the_folder_of_a_build_is_repaired(photos, tmp_path
     folder = read_manifest(root).folder
     convert_dataset(out_dir=None, out_file_format="array_record", dataset_version_dir=str(root / folder))
     assert [problem.place for problem in verify(root, deep=True).problems] == [f"{folder}/dataset_info.json"]
-    assert repair(root).repaired == (f"{folder}/dataset_info.json",)
+    assert verify(root, repair=True).repaired == (f"{folder}/dataset_info.json",)
     assert verify(root, deep=True)

@@ -43,7 +43,7 @@ def test_shards_stay_balanced_without_rejects_and_as_few_examples_as_possible_mo
     planned = [shard.tolist() for shard in plan(source, "out", shards=num_shards, seed=seed).layouts["train"]]
     with tempfile.TemporaryDirectory() as folder, limited_jobs(1):
         out = f"{folder}/out"
-        manifest = build(source, out, shards=num_shards, seed=seed, options=dropped, log=lambda _: None)
+        manifest = build(source, out, shards=num_shards, seed=seed, options=dropped)
         rows = iter([int(row["key"]) for row in loader.Records(out)])
     final = [[*islice(rows, shard.num_examples)] for shard in manifest.shards]
     kept = [[row for row in shard if row == values.index(values[row])] for shard in planned]

@@ -1,75 +1,107 @@
-"""Progress: what is counted, and lines about a job that makes none; tests/surface looks at bars."""
+"""Progress: what is counted, lines where there is no bar, and where lines and libraries report."""
 
 import io
-import re
-import socket
+import logging
 import threading
-import time
 
+import numpy as np
 import pytest
 
-from tfshards.prep.progress import bars
-from tfshards.prep.progress import lines as progress
-from tfshards.prep.progress.console import Console, reporting
-from tfshards.prep.progress.lines import WorkProgress, Written
+from tfshards.prep import Arrays, build
+from tfshards.prep.engines.table import run_on_threads
+from tfshards.prep.progress import lines
+from tfshards.prep.progress.console import reporting
+from tfshards.prep.progress.lines import Meter, report_line, report_warning
+
+from .calls import note, work_of
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
 
 @pytest.fixture
-def stream(monkeypatch):
-    """The stream of the console of the process, with frequent lines."""
-    monkeypatch.setattr(bars, "LINE_SECONDS", 0.05)
-    monkeypatch.setattr(progress, "MEASURE_SECONDS", 0.0)
-    stream = io.StringIO()
-    with reporting(Console(stream)):
-        yield stream
+def shown(monkeypatch, capsys):
+    """Return the lines on standard error; those of progress are frequent."""
+    monkeypatch.setattr(lines, "LINE_SECONDS", 0.01)
+    return lambda: capsys.readouterr().err.splitlines()
 
 
-def follow(shown: WorkProgress, work: object, *arguments: object) -> None:
-    def run() -> None:
-        work()
-        shown.end()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    shown.follow(*arguments)
-    thread.join()
-
-
-def test_foreign_packets_at_the_port_are_not_counted(stream):
-    shown = WorkProgress("photos", 400)
-
-    def work() -> None:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-            for data in (b"", b"\xff\xff", b"token 100 100", b"100", shown.reporter.token.encode() + b" 100"):
-                sender.sendto(data, ("127.0.0.1", shown.reporter.port))
-        shown.reporter.report(7, 1)
-        time.sleep(0.3)
-
-    follow(shown, work)
-    assert stream.getvalue().splitlines()[-1].startswith("photos: 7 of 400 examples, 1 B, ")
+def test_where_there_is_no_bar_lines_say_how_much_is_done(shown):
+    with reporting(), Meter("photos", 400, "examples") as meter:
+        for done in (100, 300, 200):
+            threading.Event().wait(0.05)
+            # of a task that a runner repeats, less is done
+            meter.reach(done)
+    found = shown()
+    assert [*dict.fromkeys(line.partition(" examples, ")[0] for line in found)] == [
+        "photos: 100 of 400",
+        "photos: 300 of 400",
+    ]
+    assert all(line.endswith(" left") for line in found)
 
 
-def test_a_measure_replaces_the_reports_of_workers_and_never_goes_back(stream):
-    shown = WorkProgress("photos", 400)
-    # a task that is repeated begins anew
-    measures = iter([Written(100, 1 << 20), Written(300, 3 << 20), *[Written(200, 0)] * 1000])
+def test_threads_count_together(shown):
+    with reporting(quiet=True), Meter("photos", None) as meter:
+        pass
+    with reporting(), Meter("photos", 4 << 20) as meter:
+        threads = [threading.Thread(target=lambda: [meter.add(1) for _ in range(5000)]) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        meter.add((4 << 20) - 20_001)
+        threading.Event().wait(0.05)
+        meter.add(1)
+    assert shown()[-1].startswith("photos: 4.00M of 4.00MB, ")
 
-    def work() -> None:
-        shown.reporter.report(7, 7)
-        time.sleep(0.5)
 
-    follow(shown, work, lambda: next(measures))
-    lines = stream.getvalue().splitlines()
-    assert all(line.startswith(("photos: 100 of", "photos: 300 of 400")) for line in lines)
-    assert lines[-1].startswith("photos: 300 of 400 examples, 3.0 MiB, ")
+def test_a_terminal_has_a_bar_below_the_lines_and_quiet_none(monkeypatch):
+    for quiet, bars in ((False, True), (True, False)):
+        monkeypatch.setattr("sys.stderr", stream := Terminal())
+        with reporting(quiet=quiet), Meter("photos", 4, "examples") as meter:
+            meter.add(2)
+            report_line("a line")
+            report_warning("a\nwarning")
+            meter.add(2)
+        assert ("4/4" in stream.getvalue()) == ("a line\n" in stream.getvalue()) == bars
+        assert "warning: a\\nwarning\n" in stream.getvalue()
 
 
-def test_a_job_without_progress_is_reported_with_where_to_look(monkeypatch, stream):
-    monkeypatch.setattr(bars, "LINE_SECONDS", 10)
-    monkeypatch.setattr(progress, "STALL_SECONDS", 0.2)
-    shown = WorkProgress("photos", 400)
-    follow(shown, lambda: time.sleep(1.0), None, lambda: "see the job 7")
-    # after 0.2, 0.4 and 0.8 seconds, and not more often
-    lines = stream.getvalue().splitlines()
-    assert 1 <= len(lines) <= 3
-    assert all(re.search("no progress .*see the job 7", line) for line in lines)
+def test_work_is_counted_when_its_calls_have_finished(shown, tmp_path):
+    with reporting():
+        run_on_threads(work_of(note, tmp_path), 2)
+    assert any(line.startswith("calls: ") and " of 60 examples" in line for line in shown())
+
+
+def test_a_caller_configures_logging(shown, caplog, tmp_path):
+    build(Arrays({"x": np.arange(4)}), tmp_path / "data")
+    assert shown() == []
+    with caplog.at_level(logging.INFO, "tfshards"):
+        build(Arrays({"x": np.arange(4)}), tmp_path / "other")
+    assert any("starting build: 4 examples" in message for message in caplog.messages)
+
+
+def test_libraries_report_errors_and_everything_if_verbose(shown):
+    library, own = logging.getLogger("library"), logging.getLogger("tfshards")
+    for verbose in (False, True):
+        with reporting(), reporting(verbose=verbose):
+            library.info("a detail")
+            library.error("an error\x1b\nof a trace")
+            own.debug("tfshards 1.0\nand more")
+    error = "library: ERROR: an error\\x1b"
+    trace = "library: ERROR: of a trace"
+    assert shown() == [error, "library: INFO: a detail", error, trace, "tfshards 1.0", "and more"]
+
+
+@pytest.mark.parametrize("fault", [OSError(32, "Broken pipe"), ValueError("closed"), None])
+def test_a_lost_standard_error_ends_nothing(fault, monkeypatch):
+    class Lost(io.StringIO):
+        def write(self, _: str) -> int:
+            raise fault
+
+    monkeypatch.setattr("sys.stderr", None if fault is None else Lost())
+    with reporting(), Meter("photos", 4) as meter:
+        report_line("a line")
+        meter.add(4)

@@ -5,32 +5,33 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.errors import raises
+from tests.reported import logged
 from tfshards.prep import ImageFolder, append, relabel, reshard, verify
 from tfshards.schemas import InputError, OptionsError, read_manifest
 
-from .derived import build_arrays, build_quietly, quiet, write_images
+from .derived import build_arrays, build_quietly, write_images
 
 
 def test_classes_without_names_are_numbers(tmp_path):
     build_arrays(tmp_path)
     root = tmp_path / "old"
-    made = relabel(root, {"3": 2, "7": "2"}, log=quiet)
+    made = relabel(root, {"3": 2, "7": "2"})
     assert [*made.splits["train"].label_counts.items()] == [("0", 33), ("1", 33), ("2", 35)]
     numbers = tmp_path / "l.jsonl"
     numbers.write_text('{"key": 3, "label": 2}\n{"key": "7", "label": 2}\n')
     with pytest.raises(InputError, match="'key'"):
-        relabel(root, numbers, log=quiet)
+        relabel(root, numbers)
     numbers.write_text('{"key": "3", "label": 2}\n{"key": "7", "label": 2}\n')
     # the same labels change nothing more
-    assert relabel(root, numbers, log=quiet) == made
+    assert relabel(root, numbers) == made
     with raises(InputError, "does not have the class", "'9'"):
-        relabel(root, {"3": 9}, log=quiet)
-    made = relabel(root, {"3": 9, "4": -5}, new_classes=True, log=quiet)
+        relabel(root, {"3": 9})
+    made = relabel(root, {"3": 9, "4": -5}, new_classes=True)
     assert [*made.splits["train"].label_counts] == ["-5", "0", "1", "2", "9"]
     assert verify(root, deep=True)
     for label in ("cat", "07", str(1 << 63)):
         with pytest.raises(InputError, match=f"'{label}'"):
-            relabel(root, {"3": label}, new_classes=True, log=quiet)
+            relabel(root, {"3": label}, new_classes=True)
 
 
 FILES = {
@@ -45,10 +46,10 @@ def test_files_of_labels_are_read(root, tmp_path):
         (tmp_path / name).write_bytes(content)
     table = pa.table({"key": ["cat/000.png", "cat/002.png"], "label": ["dog", "dog"]})
     pq.write_table(table, tmp_path / "l.parquet")
-    made = relabel(root, {"cat/000.png": "dog", "cat/002.png": "dog"}, log=quiet)
+    made = relabel(root, {"cat/000.png": "dog", "cat/002.png": "dog"})
     for name in [*FILES, "l.parquet"]:
         # the same labels change nothing more
-        assert relabel(root, tmp_path / name, log=quiet) == made
+        assert relabel(root, tmp_path / name) == made
 
 
 WRONG = {
@@ -64,24 +65,24 @@ def test_what_holds_no_labels_is_refused(root, tmp_path):
     for name, content in WRONG.values():
         (tmp_path / name).write_bytes(content)
         with pytest.raises(InputError, match=name):
-            relabel(root, tmp_path / name, log=quiet)
+            relabel(root, tmp_path / name)
     for wrong in ({}, {"a": 1.5}, {"a": True}, {3: "a"}):
         with raises(OptionsError, "labels= must" if wrong else "labels= is empty"):
-            relabel(root, wrong, log=quiet)
+            relabel(root, wrong)
     (tmp_path / "l.txt").touch()
     with pytest.raises(OptionsError, match=r"\.csv"):
-        relabel(root, tmp_path / "l.txt", log=quiet)
+        relabel(root, tmp_path / "l.txt")
     with raises(InputError, "1 of 2 keys not in", "'cat/nobody.png'", code="key-unknown"):
-        relabel(root, {"cat/000.png": "dog", "cat/nobody.png": "dog"}, log=quiet)
+        relabel(root, {"cat/000.png": "dog", "cat/nobody.png": "dog"})
 
 
 def test_append_does_not_report_relabeled_inputs_as_changed(tmp_path, log):
     photos, root = write_images(tmp_path / "p", range(8)), tmp_path / "d"
     build_quietly(ImageFolder(photos), root)
-    relabel(root, {"cat/000.png": "dog"}, log=quiet)
+    relabel(root, {"cat/000.png": "dog"})
     # also in a dataset that is derived from the relabeled one
-    reshard(root, tmp_path / "again", shards=2, log=quiet)
+    reshard(root, tmp_path / "again", shards=2)
     for folder in (root, tmp_path / "again"):
         before = read_manifest(folder)
-        assert append(photos, folder, engine="local", log=log.append) == before
+        assert logged(append, log.append)(photos, folder, engine="local") == before
     assert not [line for line in log if "warning" in line]

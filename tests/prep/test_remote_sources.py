@@ -9,12 +9,12 @@ import pytest
 from PIL import Image
 
 from tests.errors import raises
+from tests.reported import logged
 from tests.storage import conftest
 from tests.storage.faults import Delay, FaultProxy
 from tests.storage.servers import s3_client
 from tests.surface.command import run
 from tfshards.prep import Arrays, ImageFolder, Options, build, plan
-from tfshards.prep.sources import fetching
 from tfshards.prep.sources.staged_reader import StagedReader
 from tfshards.schemas import InputError, OptionsError, read_manifest
 from tfshards.schemas.storage.reader import NUM_REQUESTS
@@ -49,7 +49,7 @@ def check_same(local, remote, tmp_path, contents):
     """Build from both, and compare the datasets."""
     logs = [], []
     for source, name, log in ((local, "local", logs[0]), (remote, "remote", logs[1])):
-        build(source, tmp_path / name / "out", shards=2, seed=1, options=OPTIONS, log=log.append)
+        logged(build, log.append)(source, tmp_path / name / "out", shards=2, seed=1, options=OPTIONS)
     one, two = contents(tmp_path / "local"), contents(tmp_path / "remote")
     assert one.keys() == two.keys()
     # which has a hash of the times of files
@@ -180,7 +180,7 @@ def test_arrays_in_a_store_give_the_dataset_of_their_copies(given, upload, tmp_p
 def test_workers_of_beam_need_no_file_of_this_machine(bucket, tmp_path, contents, monkeypatch):
     np.save(tmp_path / "x.npy", np.arange(60).reshape(20, 3))
     source, url = Arrays({"x": tmp_path / "x.npy", "label": np.arange(20) % 4}), f"{bucket.url}/out"
-    build(source, tmp_path / "out", shards=2, log=lambda _: None)
+    build(source, tmp_path / "out", shards=2)
     read = StagedReader.read
 
     def read_elsewhere(self, *given):
@@ -188,7 +188,7 @@ def test_workers_of_beam_need_no_file_of_this_machine(bucket, tmp_path, contents
         return read(self, *given)
 
     monkeypatch.setattr(StagedReader, "read", read_elsewhere)
-    build(source, url, shards=2, engine="beam", log=lambda _: None)
+    build(source, url, shards=2, engine="beam")
     assert not (tmp_path / "x.npy").exists()
     found = s3_client(bucket.server).get_object(Bucket=bucket.name, Key="out/dataset.json")["Body"].read()
     assert found == contents(tmp_path / "out")["dataset.json"]
@@ -216,13 +216,13 @@ def test_a_bucket_may_hold_source_class_names_and_dataset(image_folder, upload, 
     words = ["--shards", "2", "--class-names"]
     assert run(["build", "images", url, f"{bucket.url}/out", *words, f"{bucket.url}/names.txt"]).status == 0
     assert run(["build", "images", url, f"{bucket.url}/2", *words, f"{bucket.url}/none.txt"]).status == 1
-    build(ImageFolder(folder, class_names=["1", "0"]), tmp_path / "out", shards=2, log=lambda _: None)
+    build(ImageFolder(folder, class_names=["1", "0"]), tmp_path / "out", shards=2)
     found = s3_client(bucket.server).get_object(Bucket=bucket.name, Key="out/dataset.json")["Body"].read()
     assert found == contents(tmp_path / "out")["dataset.json"]
 
 
 def test_what_finds_no_room_is_read_when_it_is_needed(image_folder, upload, tmp_path, contents, monkeypatch):
-    monkeypatch.setattr(fetching, "_MOST_AHEAD", 400)
+    monkeypatch.setattr("tfshards.schemas.storage.reader._MOST_BYTES_AHEAD", 400)
     folder = image_folder({f"{n}.png": n for n in range(40)})
     check_same(ImageFolder(folder), ImageFolder(upload(folder)), tmp_path, contents)
 

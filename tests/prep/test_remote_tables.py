@@ -79,10 +79,10 @@ def test_workers_of_beam_read_the_copies_of_rows_in_the_bucket(photos, upload, b
     monkeypatch.setattr(StagedReader, "read", noted)
     url = f"{upload(photos)}/out"
     source = Table(write_parquet(photos / "t.parquet", rows), roles)
-    manifest = build(source, url, shards=2, engine="beam", log=lambda _: None)
+    manifest = build(source, url, shards=2, engine="beam")
     assert manifest.num_examples == 12
     assert [str(folder).startswith(f"{url}/.staged-") for folder in folders] == [True]
-    local = build(source, tmp_path / "out", shards=2, log=lambda _: None)
+    local = build(source, tmp_path / "out", shards=2)
     assert local.build_id == manifest.build_id
     assert verify(url, deep=True)
     assert not [each["path"] for page in bucket.store().list() for each in page if ".staged-" in each["path"]]

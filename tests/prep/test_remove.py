@@ -7,10 +7,11 @@ import pytest
 
 from tests.errors import raises
 from tests.format_reader import companion
+from tests.reported import logged
 from tfshards.prep import ImageFolder, Options, adopt, append, prune, remove, verify
 from tfshards.schemas import FormatError, InputError, Manifest, OptionsError, read_manifest
 
-from .derived import build_quietly, first_shard, keys, quiet, write_images
+from .derived import build_quietly, first_shard, keys, write_images
 
 
 def sizes(manifest: Manifest) -> dict[str, list[int]]:
@@ -25,7 +26,7 @@ def test_nothing_of_the_removed_examples_is_on_disk_after_prune(tmp_path, log):
     options = Options(max_rejected=1, duplicates="drop")
     build_quietly(ImageFolder(pictures), root, shards=3, options=options)
     write_images(tmp_path / "more", range(20, 24))
-    append(tmp_path / "more", root, engine="local", log=quiet)
+    append(tmp_path / "more", root, engine="local")
     names = ["cat/004.png", "dog/005.png", "dog/broken-of-jane.png", "cat/022.png"]
     images = [
         (folder / name).read_bytes()[8:]
@@ -35,8 +36,8 @@ def test_nothing_of_the_removed_examples_is_on_disk_after_prune(tmp_path, log):
     ]
     assert len(images) == 3
     # the twin was rejected as a copy of the first one
-    remove(root, names[:1], log=quiet)
-    made = remove(root, names[1:], log=quiet)
+    remove(root, names[:1])
+    made = remove(root, names[1:])
     assert (made.totals.rejected, made.rejects_digest) == (0, "")
     assert not (root / made.rejects_path).exists()
     held = everything(root)
@@ -48,7 +49,7 @@ def test_nothing_of_the_removed_examples_is_on_disk_after_prune(tmp_path, log):
     assert b"cat/006.png" in held
     assert verify(root, deep=True)
     # nor do they come back
-    assert append(pictures, root, engine="local", log=log.append) == made
+    assert logged(append, log.append)(pictures, root, engine="local") == made
     assert any(line.startswith("leaving out 4 inputs") for line in log)
 
 
@@ -60,13 +61,13 @@ def everything(root: Path) -> bytes:
 def test_a_split_keeps_an_example_and_a_class_without_examples_is_reported(root, log):
     held = keys(root)
     with raises(InputError, "would be removed", "5 examples", "'test'"):
-        remove(root, held["test"], log=quiet)
-    made = remove(root, [key for key in held["val"] if key.startswith("cat/")], log=log.append)
+        remove(root, held["test"])
+    made = logged(remove, log.append)(root, [key for key in held["val"] if key.startswith("cat/")])
     assert any(line.startswith("warning: ") and "'val'" in line and "'cat'" in line for line in log)
     assert made.schema.class_names == ("cat", "dog")
     assert made.splits["val"].label_counts["cat"] == 0
     # fewer examples than shards
-    made = remove(root, held["test"][:-2], log=quiet)
+    made = remove(root, held["test"][:-2])
     assert sizes(made)["test"] == [1, 1]
     assert verify(root, deep=True)
 
@@ -74,19 +75,19 @@ def test_a_split_keeps_an_example_and_a_class_without_examples_is_reported(root,
 def test_what_cannot_be_edited_is_refused(root, tmp_path):
     for wanted in ([], b"cat/000.png", [7], 7):
         with pytest.raises(OptionsError, match=r"keys="):
-            remove(root, wanted, log=quiet)
+            remove(root, wanted)
     (tmp_path / "empty").write_text("\n")
     with raises(InputError, "has no keys"):
-        remove(root, tmp_path / "empty", log=quiet)
+        remove(root, tmp_path / "empty")
     manifest = read_manifest(root)
     (tmp_path / "adopted").mkdir()
     shutil.copy(first_shard(root), tmp_path / "adopted" / "a.tfrecord")
     adopt(tmp_path / "adopted", splits={"train": "a*"})
-    with raises(InputError, "did not write, which"):
-        remove(tmp_path / "adopted", ["cat/000.png"], log=quiet)
+    with raises(InputError, "holds records"):
+        remove(tmp_path / "adopted", ["cat/000.png"])
     # the keys of another shard than that with the key
     key, path = keys(root)["train"][0], companion(manifest.splits["test"].shards[0].path, "keys")
     (root / path).unlink()
     with pytest.raises(FormatError, match=path):
-        remove(root, [key], log=quiet)
+        remove(root, [key])
     assert read_manifest(root) == manifest

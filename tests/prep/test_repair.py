@@ -12,7 +12,8 @@ import pytest
 from tests.errors import raises
 from tests.format_reader import companion, digest_of, with_digest
 from tests.prep.derived import first_shard, flip, write_images
-from tfshards.prep import ImageFolder, Options, append, remove, repair, restore, verify
+from tests.reported import logged
+from tfshards.prep import ImageFolder, Options, append, remove, restore, verify
 from tfshards.schemas import FormatError, InputError, Manifest, read_manifest
 
 SHARDS = {"train": 3, "val": 1}
@@ -55,20 +56,18 @@ def test_all_files_that_follow_from_shards_and_manifest_are_rebuilt(damage, data
     for path in follow:
         damage(dataset / path)
     assert {problem.place for problem in verify(dataset).problems} == follow
-    lines: list[str] = []
-    report = repair(dataset, log=lines.append)
+    report = verify(dataset, repair=True)
     assert report
     assert ({*report.repaired}, report.problems, report.remedies) == (follow, (), ())
-    assert len(lines) == len(follow)
     assert contents(dataset) == before
-    assert not repair(dataset).repaired
+    assert not verify(dataset, repair=True).repaired
     assert verify(dataset, deep=True)
 
 
 def test_folders_of_indexes_that_are_gone_are_made_again(dataset, contents):
     before = contents(dataset)
     shutil.rmtree(first_shard(dataset).parent / "index")
-    assert repair(dataset)
+    assert verify(dataset, repair=True)
     assert contents(dataset) == before
 
 
@@ -81,7 +80,7 @@ def test_the_command_that_is_named_for_damaged_shards_repairs_them(dataset, phot
         # which could be made only from sound records
         (dataset / companion(each.relative_to(dataset).as_posix(), "idx")).unlink()
     damaged, problems = contents(dataset), verify(dataset).problems
-    report = repair(dataset)
+    report = verify(dataset, repair=True)
     assert not report
     assert (report.repaired, report.problems, contents(dataset)) == ((), problems, damaged)
     (remedy,) = report.remedies
@@ -91,17 +90,17 @@ def test_the_command_that_is_named_for_damaged_shards_repairs_them(dataset, phot
 
 
 @pytest.mark.parametrize("others", [(), ("labels.txt", "shard")], ids=["alone", "and other files"])
-def test_a_damaged_list_of_rejects_is_made_by_a_build_of_all(others, dataset, photos, quiet_build, contents):
-    before, manifest = contents(dataset), read_manifest(dataset)
+def test_a_damaged_list_of_rejects_is_made_by_a_build_of_all(others, dataset, photos, quiet_build):
+    manifest = read_manifest(dataset)
     flip(dataset / manifest.rejects_path)
     for name in others:
         flip(first_shard(dataset) if name == "shard" else dataset / manifest.folder / name)
-    report = repair(dataset)
+    report = verify(dataset, repair=True)
     assert manifest.rejects_path in [problem.place for problem in report.problems]
     assert f"tfshards build images … {dataset} --overwrite" in report.remedies[0]
-    assert build(quiet_build, photos, dataset, overwrite=True) == manifest
-    # what was written for it is not kept
-    assert contents(dataset) == before
+    made = build(quiet_build, photos, dataset, overwrite=True)
+    # the same content in the next folder, since nothing else shows what was left out
+    assert (made.build_id, made.folder) == (manifest.build_id, f"{manifest.folder}-2")
     assert verify(dataset, deep=True)
 
 
@@ -136,16 +135,16 @@ def test_shards_of_an_earlier_build_are_repaired_by_it_and_the_newest_is_restore
     out = tmp_path / "out"
     old = build(quiet_build, photos, out)
     write_images(photos, range(40, 50))
-    new = append(ImageFolder(photos), out, log=print)
+    new = logged(append, print)(ImageFolder(photos), out)
     before = contents(out)
     flip(out / old.shards[0].path)
-    (remedy,) = repair(out).remedies
+    (remedy,) = verify(out, repair=True).remedies
     assert remedy.startswith(f"{old.folder}: 'tfshards build images … {out} --overwrite'")
     assert remedy.endswith(f"'tfshards restore {out} {new.folder}'")
     for number in range(40, 50):
         next(photos.glob(f"*/{number:03d}.png")).unlink()
     assert build(quiet_build, photos, out, overwrite=True) == old
-    assert restore(out, new.folder, log=print) == new
+    assert logged(restore, print)(out, new.folder) == new
     assert contents(out) == before
     assert verify(out, deep=True)
 
@@ -155,14 +154,14 @@ def test_shards_of_an_edit_are_repaired_by_the_edit_of_the_generation_before(
 ):
     out = tmp_path / "out"
     old = build(quiet_build, photos, out)
-    new = remove(out, keys=["cat/000.png"], log=print)
+    new = logged(remove, print)(out, keys=["cat/000.png"])
     before = contents(out)
     flip(out / next(shard.path for shard in new.shards if shard.path.startswith(new.folder)))
-    (remedy,) = repair(out).remedies
+    (remedy,) = verify(out, repair=True).remedies
     assert remedy.startswith(f"{new.folder}: ")
     assert all(word in remedy for word in ("remove", "tfshards generations", "restore"))
-    restore(out, old.folder, log=print)
-    assert remove(out, keys=["cat/000.png"], log=print) == new
+    logged(restore, print)(out, old.folder)
+    assert logged(remove, print)(out, keys=["cat/000.png"]) == new
     # the bytes of a complete build are compared if it becomes the dataset
     assert contents(out) == before
 
@@ -172,7 +171,7 @@ def test_nothing_is_written_into_a_folder_that_tfshards_did_not_make(dataset, co
     (folder / "build.json").unlink()
     (folder / "labels.txt").unlink()
     before = contents(dataset)
-    report = repair(dataset)
+    report = verify(dataset, repair=True)
     assert {problem.place for problem in report.problems} == {
         f"{folder.name}/labels.txt",
         f"{folder.name}/build.json",
@@ -189,20 +188,20 @@ def test_a_file_whose_digest_is_not_that_of_what_follows_stays(dataset, contents
     for name in ("dataset.json", f"{document['folder']}/dataset.json"):
         (dataset / name).write_bytes(with_digest(json.dumps(document).encode()))
     before = contents(dataset)
-    assert [problem.place for problem in repair(dataset).problems] == [path]
+    assert [problem.place for problem in verify(dataset, repair=True).problems] == [path]
     assert contents(dataset) == before
 
 
 def test_a_damaged_manifest_is_refused_and_its_copy_makes_it_again(dataset, contents):
     before, folder = contents(dataset), read_manifest(dataset).folder
     flip(dataset / "dataset.json")
-    with raises(FormatError, "format"):
-        repair(dataset)
-    restore(dataset, folder, log=print)
+    with raises(FormatError, code="format"):
+        verify(dataset, repair=True)
+    logged(restore, print)(dataset, folder)
     assert contents(dataset) == before
     with pytest.raises(InputError) as caught:
-        repair(dataset / "none")
-    assert "none does not exist" in str(caught.value)
+        verify(dataset / "none", repair=True)
+    assert caught.value.code == "path-missing"
 
 
 def test_a_record_that_does_not_show_whose_folder_it_is_in_is_named(dataset):
@@ -210,7 +209,7 @@ def test_a_record_that_does_not_show_whose_folder_it_is_in_is_named(dataset):
     damaged = (dataset / record).read_bytes().replace(b"tfshards build", b"tfshardz build")
     (dataset / record).write_bytes(damaged)
     assert [problem.place for problem in verify(dataset).problems] == [record]
-    report = repair(dataset)
+    report = verify(dataset, repair=True)
     assert (report.repaired, [problem.place for problem in report.problems]) == ((), [record])
     assert "build.json" in report.remedies[0]
     assert (dataset / record).read_bytes() == damaged

@@ -6,7 +6,7 @@ from PIL import Image
 
 from tests.chromium import PROGRAM, chromium
 from tests.pictures import image_file
-from tfshards.prep import ImageFolder, Options, ReportOptions, build, report
+from tfshards.prep import ImageFolder, Options, build, report
 
 pytestmark = [
     pytest.mark.nightly,
@@ -33,8 +33,8 @@ def path(tmp_path_factory):
     (folder / "in/train/dog/empty.png").write_bytes(b"")
     options = Options(max_rejected=0.5)
     shards = {"train": 6, "val": 2}
-    build(ImageFolder(folder / "in"), folder / "pets", shards=shards, options=options, log=lambda _: None)
-    report(folder / "pets", folder / "pets.html", options=ReportOptions(source=folder / "in"))
+    build(ImageFolder(folder / "in"), folder / "pets", shards=shards, options=options)
+    report(folder / "pets", folder / "pets.html", source=folder / "in")
     return folder / "pets.html"
 
 
@@ -93,7 +93,7 @@ def test_nothing_is_wider_than_the_view(browser, path, width):
     browser.open(path)
     assert browser.run("document.documentElement.scrollWidth") <= width
     # charts and pictures fit their columns
-    wide = "Array.from(document.querySelectorAll('img, .chart svg, .tiles div, h1, h2, h3'))"
+    wide = "Array.from(document.querySelectorAll('img, .histogram, .bar, .tiles div, h1, h2, h3'))"
     beyond = "(one) => one.getBoundingClientRect().right > innerWidth + 1"
     assert browser.run(f"{wide}.filter({beyond}).length") == 0
     assert browser.errors == []

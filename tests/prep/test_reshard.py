@@ -10,7 +10,7 @@ from tfshards.prep import ShardCounts, ShardOptions, reshard
 from tfshards.schemas import BuildError, InputError, read_manifest
 
 from . import derived
-from .derived import first_shard, quiet
+from .derived import first_shard
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ NUMBERS = {
 
 def test_the_number_of_shards(old, tmp_path):
     for number, (asked, expected) in enumerate(NUMBERS.values()):
-        made = reshard(old, tmp_path / f"out{number}", **asked, log=quiet)
+        made = reshard(old, tmp_path / f"out{number}", **asked)
         assert [shard.num_examples for shard in made.splits["train"].shards] == expected
 
 
@@ -45,14 +45,14 @@ def test_the_number_of_shards(old, tmp_path):
 )
 def test_shards_that_the_dataset_does_not_allow_are_refused(asked, message, old, tmp_path):
     with raises(InputError, message):
-        reshard(old, tmp_path / "out", **asked, log=quiet)
+        reshard(old, tmp_path / "out", **asked)
     assert not (tmp_path / "out").exists()
 
 
 def test_records_that_are_not_those_of_the_dataset_are_not_resharded(old, tmp_path):
     derived.repeat_a_record(first_shard(old))
     with raises(BuildError, "with digest", "'train'"):
-        reshard(old, tmp_path / "out", shards=7, log=quiet)
+        reshard(old, tmp_path / "out", shards=7)
     assert not (tmp_path / "out" / "dataset.json").exists()
 
 
@@ -60,7 +60,7 @@ def test_a_damaged_list_of_rejects_is_refused(tmp_path):
     rejects = tmp_path / "old" / derived.build_images(tmp_path).rejects_path
     rejects.write_text("")
     with pytest.raises(InputError, match=rejects.name):
-        reshard(tmp_path / "old", tmp_path / "out", log=quiet)
+        reshard(tmp_path / "old", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -69,12 +69,20 @@ def test_an_output_without_space_is_refused_before_anything_is_written(old, tmp_
     # a full disk cannot be arranged here
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1000))
     with raises(InputError, "needs about", "the dataset", "1000 B", code="disk-full"):
-        reshard(old, tmp_path / "plain", shards=2, log=quiet)
+        reshard(old, tmp_path / "plain", shards=2)
     # the size is not known
-    reshard(old, tmp_path / "gzip", options=ShardOptions(compression="gzip"), log=quiet)
+    reshard(old, tmp_path / "gzip", options=ShardOptions(compression="gzip"))
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=10))
     with raises(InputError, "needs about", "the dataset", code="disk-full"):
-        reshard(tmp_path / "gzip", tmp_path / "again", shards=2, log=quiet)
+        reshard(tmp_path / "gzip", tmp_path / "again", shards=2)
+
+
+def test_a_damaged_dataset_is_not_up_to_date(old):
+    reshard(old, old, shards=4, overwrite=True)
+    assert reshard(old, old, shards=4, overwrite=True) == read_manifest(old)
+    path = derived.flip(first_shard(old), -1)
+    with pytest.raises(InputError, match=path.name):
+        reshard(old, old, shards=4, overwrite=True)
 
 
 def test_a_dataset_that_is_resharded_in_place_keeps_its_name(old):
@@ -82,5 +90,5 @@ def test_a_dataset_that_is_resharded_in_place_keeps_its_name(old):
     # by another name of the same folder
     link = old.parent / "link"
     link.symlink_to(moved)
-    assert reshard(moved, link, shards=4, overwrite=True, log=quiet).name == "old"
+    assert reshard(moved, link, shards=4, overwrite=True).name == "old"
     assert len(read_manifest(moved).shards) == 4

@@ -31,9 +31,9 @@ def test_examples_are_found_by_key_and_by_their_position_in_the_order_of_the_loa
             assert text[0].startswith(f"split {split}, example {number}, record ")
             assert text[-1] == f"key: {key}"
             assert shown(out, f"{split}:{number}") == text
-    codes = {"3": "split-needed", f"val:{len(keys)}": "number-unknown", "x:3": "key-unknown"}
-    for place, code in codes.items():
-        refused(["show", str(out), place], status=1, code=code)
+    texts = {"3": "give one of train:3, val:3", f"val:{len(keys)}": f"{len(keys)} examples", "x:3": "'x:3'"}
+    for place, text in texts.items():
+        refused(["show", str(out), place], text, status=1)
 
 
 def test_keys_that_are_numbers_or_parts_of_other_keys_are_not_confused(tmp_path, quiet_build):

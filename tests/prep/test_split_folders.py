@@ -12,11 +12,11 @@ def test_a_folder_with_images_next_to_splits_is_an_error_with_two_choices_that_w
     command = ["plan", "images", root, tmp_path / "out"]
     ended = run(command)
     assert ended.status == 1
-    choice = ["--splits", "train=Train", "--splits", "test=test"]
-    assert " ".join(choice) in ended.err
-    assert "--splits ''" in ended.err
+    assert "split_folders={'train': 'Train', 'test': 'test'}" in ended.err
+    assert "split_folders={}" in ended.err
+    choice = ["--split-folders", "train=Train", "--split-folders", "test=test"]
     assert "extra/1.png" in run([*command, *choice]).err
-    assert "Train" in run([*command, "--splits", ""]).out
+    assert "Train" in run([*command, "--split-folders", ""]).out
 
 
 def test_append_knows_the_folders_of_the_build(image_folder, tmp_path, quiet_build):
@@ -25,7 +25,7 @@ def test_append_knows_the_folders_of_the_build(image_folder, tmp_path, quiet_bui
     out = tmp_path / "out"
     quiet_build(ImageFolder(root, split_folders=given, exclude=["**/x*"]), out)
     more = image_folder({"holdout/2.png": 4, "holdout/x.png": 5}, name="more")
-    grown = append(more, out, log=lambda _: None, engine="local")
+    grown = append(more, out, engine="local")
     assert {name: split.num_examples for name, split in grown.splits.items()} == {"train": 1, "final": 2}
 
 
@@ -42,9 +42,9 @@ def test_images_without_classes_are_appended_to_their_split_alone(image_folder, 
     assert "label: -1 (no class)" in run(["show", out, "test/a.png"]).out
     wrong = image_folder({"train/9.png": 30, "test/d.png": 31}, name="wrong")
     with raises(InputError, "has classes", "'train'", "'train/9.png'"):
-        append(wrong, out, log=lambda _: None, engine="local")
+        append(wrong, out, engine="local")
     more = image_folder({"train/cat/9.png": 30, "test/d.png": 31}, name="more")
-    grown = append(more, out, log=lambda _: None, engine="local")
+    grown = append(more, out, engine="local")
     assert grown.splits["train"].label_counts == {"cat": 3, "mouse": 2}
     assert (grown.splits["test"].label_counts, grown.splits["test"].num_examples) == ({}, 3)
     assert verify(out, deep=True)

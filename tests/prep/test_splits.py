@@ -93,7 +93,7 @@ def with_all(pairs):
 
 
 def unevenness(pairs, split_of, ratios):
-    """Return the sum that docs/reference.md limits."""
+    """Return the sum of the squared excess of splits in classes, by the sizes of the classes."""
     totals = Counter(kind for _, kind in with_all(pairs))
     held = Counter((split_of[group], kind) for group, kind in with_all(pairs))
     terms = (
@@ -168,7 +168,7 @@ def test_membership_of_classes_and_groups_never_changes_between_releases():
         shares = parts[number % len(parts)]
         wanted = {f"s{index}": Fraction(part, sum(shares)) for index, part in enumerate(shares)}
         found = divide(pairs, wanted, number, stratify=True, group_by="group")
-        results.append(json.dumps(found[1]) if found[1] else "split-empty")
+        results.append(json.dumps(found[1]) if found[1] else "would be empty")
     digest = hashlib.sha256("\n".join(results).encode()).hexdigest()
     assert digest == "72d47519e7136c215aa71a933af97dce88e3e5b5810973706ce67d8e2887958b"
 
@@ -216,6 +216,6 @@ def test_appended_images_of_a_known_patient_stay_in_its_split(image_folder, tmp_
         for split, numbers in before.membership.examples.items()
     }
     more = image_folder({f"well/p{patient:02d}_9.png": 200 + patient for patient in kinds}, name="more")
-    grown = append(more, out, log=lambda _: None, engine="local")
+    grown = append(more, out, engine="local")
     for split, held in grown.splits.items():
         assert held.num_examples - manifest.splits[split].num_examples == len(patients[split])

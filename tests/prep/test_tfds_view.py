@@ -20,7 +20,6 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 logging.getLogger("absl").setLevel(logging.ERROR)
-QUIET = {"log": lambda _: None}
 VIEW = {"dataset_info.json", "features.json"}
 
 
@@ -64,7 +63,6 @@ def test_every_dtype_is_read_exactly_in_every_shape(tmp_path):
         Arrays(wanted, dict.fromkeys(lists, "list"), class_names=("cat", "dog")),
         tmp_path / "d",
         shards=2,
-        **QUIET,
     )
     found = opened(tmp_path / "d")
     assert len(found) == 4
@@ -100,7 +98,7 @@ def test_images_of_either_encoding_have_the_channels_of_the_schema(encoded, tmp_
         )
         for n, (mode, kind) in enumerate(encoded)
     }
-    manifest = build(ImageFolder(image_folder(files)), tmp_path / "d", **QUIET)
+    manifest = build(ImageFolder(image_folder(files)), tmp_path / "d")
     channels = manifest.schema["image"].shape[2]
     examples = opened(tmp_path / "d")
     assert {example["key"].item().decode() for example in examples} == {*files}
@@ -120,7 +118,7 @@ CLASS_NAMES = (
 
 def test_every_class_name_keeps_its_own_line(tmp_path):
     source = Arrays({"label": np.arange(len(CLASS_NAMES))}, class_names=CLASS_NAMES)
-    build(source, tmp_path / "d", shards=1, **QUIET)
+    build(source, tmp_path / "d", shards=1)
     label = tfds.builder_from_directory(folder_of(tmp_path / "d")).info.features["label"]
     assert label.num_classes == len(label.names) == len(set(label.names)) == len(CLASS_NAMES)
     assert label.names[:3] == list(CLASS_NAMES[:3])
@@ -131,7 +129,7 @@ def test_every_class_name_keeps_its_own_line(tmp_path):
 
 
 def test_splits_and_shards_have_their_examples_lengths_and_sizes(tmp_path):
-    manifest = build(rows([*range(5), 20]), tmp_path / "d", shards={"train": 2, "val": 1}, **QUIET)
+    manifest = build(rows([*range(5), 20]), tmp_path / "d", shards={"train": 2, "val": 1})
     builder = tfds.builder_from_directory(folder_of(tmp_path / "d"))
     for name, split in manifest.splits.items():
         found = builder.info.splits[name]
@@ -151,7 +149,7 @@ def test_any_name_opens_as_the_nearest_that_tfds_allows_and_any_feature_is_read(
     source = Arrays(
         {label: np.arange(2), "x": np.arange(2)}, roles={label: "label"}, class_names=("cat", "dog")
     )
-    build(source, tmp_path / "d", shards=1, options=Options(name=name), **QUIET)
+    build(source, tmp_path / "d", shards=1, options=Options(name=name))
     builder = tfds.builder_from_directory(folder_of(tmp_path / "d"))
     assert builder.name == shown
     # TFDS parses names when a dataset is requested by name, not when a directory is opened
@@ -170,14 +168,14 @@ UNREAD = {
 
 @pytest.mark.parametrize(("source", "options"), UNREAD.values(), ids=UNREAD)
 def test_a_dataset_that_tfds_cannot_read_has_no_files_of_it(source, options, tmp_path):
-    build(source, tmp_path / "d", options=options, **QUIET)
+    build(source, tmp_path / "d", options=options)
     assert not VIEW & {*os.listdir(folder_of(tmp_path / "d"))}
     assert "TensorFlow Datasets" not in run(["info", str(tmp_path / "d")]).out
 
 
 def test_info_prints_the_call_that_reads_what_one_build_has_written(tmp_path):
     out = tmp_path / "d"
-    first = build(rows([*range(5), 20, 21]), out, shards={"train": 2, "val": 1}, engine="local", **QUIET)
+    first = build(rows([*range(5), 20, 21]), out, shards={"train": 2, "val": 1}, engine="local")
 
     def read_by_info() -> dict[str, list[int]] | None:
         calls = re.findall(r"^TensorFlow Datasets: (tfds\..*)$", run(["info", str(out)]).out, re.MULTILINE)
@@ -190,12 +188,12 @@ def test_info_prints_the_call_that_reads_what_one_build_has_written(tmp_path):
         }
 
     assert read_by_info() == {"train": [*range(5)], "val": [20, 21]}
-    append(rows([5, 6, 22]), out, engine="local", **QUIET)
+    append(rows([5, 6, 22]), out, engine="local")
     assert not VIEW & {*os.listdir(folder_of(out))}
     assert read_by_info() is None
     # the folder of the first build stays as it was
     assert len(list(tfds.builder_from_directory(out / first.folder).as_dataset(split="train"))) == 5
-    reshard(out, out, shards={"train": 2, "val": 1}, overwrite=True, **QUIET)
+    reshard(out, out, shards={"train": 2, "val": 1}, overwrite=True)
     assert read_by_info() == {"train": [*range(7)], "val": [20, 21, 22]}
-    restore(out, first.folder, **QUIET)
+    restore(out, first.folder)
     assert read_by_info() == {"train": [*range(5)], "val": [20, 21]}

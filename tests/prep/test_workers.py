@@ -1,19 +1,17 @@
 """What workers must have before their first item, and how their errors reach the main process."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from apache_beam.internal import pickler
 
-from tests.errors import raises
 from tfshards.prep.engines.worker import (
-    Requirements,
-    check_versions,
+    check_worker,
     marked_error,
     marking_errors,
-    requirements_of,
+    needed_paths,
+    own_versions,
 )
 from tfshards.prep.records.frames import RecordError
 from tfshards.schemas import BuildError, FormatError, InputError
@@ -23,11 +21,11 @@ from .calls import note, work_of
 
 
 @pytest.fixture
-def needed(tmp_path):
+def paths(tmp_path):
     (tmp_path / "photos" / "cats").mkdir(parents=True)
     (tmp_path / "build").mkdir()
-    with requirements_of(work_of(note, tmp_path / "build", [tmp_path / "photos"])) as needed:
-        yield needed
+    with needed_paths(work_of(note, tmp_path / "build", [tmp_path / "photos"])) as paths:
+        yield paths
     assert not list((tmp_path / "build").iterdir())
 
 
@@ -53,44 +51,43 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(("damage", "name"), FAULTS.values(), ids=FAULTS)
-def test_a_worker_that_sees_other_files_is_refused(damage, name, needed, tmp_path):
-    needed.check()
+def test_a_worker_that_sees_other_files_is_refused(damage, name, paths, tmp_path):
+    check_worker({}, paths)
     damage(tmp_path)
-    with raises(BuildError, "worker-unfit") as failed:
-        needed.check()
+    with pytest.raises(BuildError, match="a worker on") as failed:
+        check_worker({}, paths)
     assert str(tmp_path / name) in str(failed.value)
 
 
-def test_a_worker_with_another_version_is_refused(needed):
+def test_a_worker_with_another_version_is_refused():
+    own = own_versions()
     for name in ("Python", "tfshards", "pillow"):
-        with raises(BuildError, "worker-unfit") as failed:
-            replace(needed, versions={**needed.versions, name: "0.0"}).check()
-        assert f"{name} {needed.versions[name]}" in str(failed.value)
+        with pytest.raises(BuildError, match="a worker on") as failed:
+            check_worker({**own, name: "0.0"}, [])
+        assert f"{name} {own[name]}" in str(failed.value)
         assert f"{name} 0.0" in str(failed.value)
     # one may have a package that the command lacks
-    replace(needed, versions={name: needed.versions[name] for name in ("Python", "tfshards")}).check()
+    check_worker({name: own[name] for name in ("Python", "tfshards")}, [])
 
 
 def test_relative_paths_need_the_same_working_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("build").mkdir()
-    with requirements_of(work_of(note, Path("build"))) as needed:
-        needed.check()
+    with needed_paths(work_of(note, Path("build"))) as paths:
+        check_worker({}, paths)
         monkeypatch.chdir("/")
-        with raises(BuildError, "worker-unfit"):
-            needed.check()
+        with pytest.raises(BuildError, match="a worker on"):
+            check_worker({}, paths)
         monkeypatch.chdir(tmp_path)
 
 
 def test_what_a_worker_calls_is_pickled_by_the_name_of_its_module():
     # by its content, a worker of another version could not even unpickle it
-    assert pickler.loads(pickler.dumps(check_versions)) is check_versions
-    needed = Requirements({}, ())
-    assert pickler.loads(pickler.dumps(needed.check)).__self__ == needed
+    assert pickler.loads(pickler.dumps(check_worker)) is check_worker
 
 
 ERRORS = [
-    InputError("changed-file", "a line", path=Path('"a"\n'), number=3),
+    InputError("changed after the build listed it", "a line", path=Path('"a"\n'), number=3),
     RecordError(Path("a"), 1, 12, "its checksum differs"),
     FormatError("dataset.json", [Problem("splits", "are missing")]),
     FileNotFoundError(2, "No such file or directory", "a"),

@@ -199,10 +199,9 @@ def test_another_dataset_is_replaced_only_on_demand(photos, tmp_path):
     # of the same size
     changed = [(key, {**features, "label": "cat"}) for key, features in photos[1:2]]
     others = [photos[0], *changed, *photos[2:]]
-    for elements, how in ((photos[1:], "1 missing, such as 'cat/00.png'"), (others, "other inputs")):
-        with raises(InputError, "holds a dataset", code="dataset-differs") as error:
+    for elements in (photos[1:], others):
+        with pytest.raises(InputError, match="other inputs"):
             in_steps(elements, prep.WriteShards(out, shards=4))
-        assert how in str(error.value)
     assert read_manifest(out).build_id == first
     second = in_steps(others, prep.WriteShards(out, shards=4, overwrite=True))
     assert second != first
@@ -210,12 +209,12 @@ def test_another_dataset_is_replaced_only_on_demand(photos, tmp_path):
 
 
 def test_a_dataset_of_a_pipeline_is_appended_to(photos, tmp_path):
-    out, quiet = tmp_path / "pets", lambda _: None
+    out = tmp_path / "pets"
     in_steps(photos, prep.WriteShards(out, shards=4))
     shards = read_manifest(out).shards
     # of any iterable, with the known elements or without them
     for elements, count in (([*photos, photo(30)], 22), ([photo(31), photo(32)], 24)):
-        appended = prep.append(prep.Examples(elements), out, log=quiet)
+        appended = prep.append(prep.Examples(elements), out)
         assert appended.num_examples == count
         assert set(shards) <= set(appended.shards)
     assert prep.verify(out, deep=True)

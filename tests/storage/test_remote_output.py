@@ -71,7 +71,7 @@ def interrupted(monkeypatch, quiet_build, *arguments, **options):
     """Run a build that fails before its commit."""
     with monkeypatch.context() as patch:
         patch.setattr(commit, "finish", failing)
-        with raises(BuildError, "the power failed"):
+        with pytest.raises(BuildError, match="the power failed"):
             quiet_build(*arguments, **options)
 
 

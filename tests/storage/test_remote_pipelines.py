@@ -155,7 +155,7 @@ def test_a_pipeline_that_another_build_overtakes_does_not_replace_it(out):
     steps, plan_id, tasks = planned(ELEMENTS, reseeded)
     write_both(steps, plan_id, tasks)
     moved = {path: path.read_bytes() for path, _ in steps._staging.walk()}
-    other = build(prep.Examples([{"x": 1}]), str(out), overwrite=True, log=lambda _: None)
+    other = build(prep.Examples([{"x": 1}]), str(out), overwrite=True)
     # as if that build had committed before it removed the staged values
     for path, data in moved.items():
         path.write_bytes(data)

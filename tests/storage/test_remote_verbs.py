@@ -7,6 +7,7 @@ from tests.durability.inputs import image
 from tests.errors import raises
 from tests.format_reader import companion
 from tests.pictures import write
+from tests.reported import logged
 from tests.surface.command import run
 from tfshards import prep
 from tfshards.prep import Arrays, ImageFolder, Options, build
@@ -23,7 +24,7 @@ def both(tmp_path, upload):
     write(tmp_path / "photos" / "cat" / "bad.png", b"no image")
     local = tmp_path / "data"
     options = Options(max_rejected="50%", compression="gzip", splits={"train": "75%", "val": "25%"})
-    build(ImageFolder(tmp_path / "photos"), local, shards=2, options=options, log=lambda _: None)
+    build(ImageFolder(tmp_path / "photos"), local, shards=2, options=options)
     return local, any_path(upload(local))
 
 
@@ -51,13 +52,13 @@ def test_a_command_prints_of_a_dataset_in_a_bucket_what_it_prints_of_a_local_one
 
 
 def test_a_page_and_an_export_of_a_dataset_in_a_bucket_are_those_of_a_local_one(both, tmp_path):
-    pages = [prep.report(dataset, tmp_path / f"{place}.html") for place, dataset in enumerate(both)]
+    pages = [prep.report(dataset, tmp_path / f"{place}.html").path for place, dataset in enumerate(both)]
     assert pages[0].read_bytes() == pages[1].read_bytes()
     assert b"bad.png" in pages[1].read_bytes()
     held = []
     for place, dataset in enumerate(both):
         out = tmp_path / f"out{place}"
-        prep.export(str(dataset), out, to="webdataset", log=lambda _: None)
+        prep.export(str(dataset), out, to="webdataset")
         held.append({path.relative_to(out): path.read_bytes() for path in out.rglob("*") if path.is_file()})
     assert len(held[0]) > 2
     assert held[0] == held[1]
@@ -99,7 +100,7 @@ def test_a_bucket_without_a_dataset_is_explained(bucket):
 def test_files_in_a_bucket_are_adopted_as_on_a_disk(tmp_path, bucket, upload, monkeypatch):
     numbers = {"x": np.arange(40), "label": np.arange(40) % 3}
     options = Options(compression="gzip")
-    made = build(Arrays(numbers), tmp_path / "built", shards=3, options=options, log=lambda _: None)
+    made = build(Arrays(numbers), tmp_path / "built", shards=3, options=options)
     folder = tmp_path / "files"
     folder.mkdir()
     for number, shard in enumerate(made.shards):
@@ -107,24 +108,24 @@ def test_files_in_a_bucket_are_adopted_as_on_a_disk(tmp_path, bucket, upload, mo
     (folder / "notes.txt").write_text("not records")
     remote = any_path(upload(folder, "files"))
     log: list[str] = []
-    manifests = [prep.adopt(str(root), log=log.append) for root in (folder, remote)]
+    manifests = [logged(prep.adopt, log.append)(str(root)) for root in (folder, remote)]
     assert manifests[0] == manifests[1]
     local_files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     assert {path.relative_to(remote).as_posix() for path, _ in remote.walk()} == local_files
     assert prep.verify(str(remote), deep=True)
-    prep.adopt(str(remote), log=log.append)
+    logged(prep.adopt, log.append)(str(remote))
     assert "up to date" in log[-1]
-    # a folder of indexes of somebody else
-    (folder / "index" / "build.json").write_text("{}")
-    with raises(InputError, "was not written", f"{bucket.url}/foreign/index", code="foreign-file"):
-        prep.adopt(upload(folder, "foreign"), log=log.append)
+    # a folder of the name of its build that is of somebody else
+    (folder / manifests[0].folder / "build.json").write_text("{}")
+    with pytest.raises(InputError, match=f"{bucket.url}/foreign/{manifests[0].folder}"):
+        logged(prep.adopt, log.append)(upload(folder, "foreign"), name="files", overwrite=True)
     # another process adopts the files while this one reads them
-    scan_shard = adopted_files.scan_shard
+    scan = adopted_files.scan
 
     def interfere(*arguments: object) -> object:
         (remote / "dataset.json").write_bytes(b"{}")
-        return scan_shard(*arguments)
+        return scan(*arguments)
 
-    monkeypatch.setattr(adopted_files, "scan_shard", interfere)
-    with raises(BuildError, "adopt-overtaken", manifest_name="dataset.json"):
-        prep.adopt(str(remote), name="other", overwrite=True, log=log.append)
+    monkeypatch.setattr(adopted_files, "scan", interfere)
+    with pytest.raises(BuildError, match=r"another process wrote dataset\.json"):
+        logged(prep.adopt, log.append)(str(remote), name="other", overwrite=True)

@@ -12,7 +12,7 @@ from tests.pictures import image_file, write
 from tests.surface.command import snapshot
 from tfshards import loader, prep
 
-QUIET = {"log": lambda _: None, "engine": "local"}
+QUIET = {"engine": "local"}
 
 
 def picture(number: int) -> bytes:
@@ -38,16 +38,19 @@ def made(tmp_path_factory) -> Path:
     write(root / "other" / "mine", "mine")
     write(root / "broken" / "dataset.json", "{")
     photos = prep.ImageFolder(root / "photos")
-    first = prep.build(photos, root / "data", shards=2, seed=1, **QUIET)
-    prep.build(photos, root / "data", shards=2, overwrite=True, **QUIET)
+    first = prep.build(photos, root / "data", shards=2, seed=1)
+    prep.build(photos, root / "data", shards=2, overwrite=True)
     write(root / "old", first.folder)
     position = loader.batches(root / "data", batch_size=2).position
     write(root / "position.json", json.dumps(position.to_json()))
     shutil.copytree(root / "data", root / "more")
+    for number in range(20, 24):
+        write(root / "added" / ("cat", "dog")[number % 2] / f"{number}.png", picture(number))
+    prep.build(prep.ImageFolder(root / "added"), root / "new-ones", shards=1)
     shutil.copytree(root / "data", root / "torn")
     for shard in (root / "torn").glob("*/*.tfrecord-*"):
         shard.write_bytes(shard.read_bytes()[:20] + b"?" + shard.read_bytes()[21:])
-    numbers = prep.build(prep.Arrays({"x": np.arange(12)}), root / "numbers", shards=2, **QUIET)
+    numbers = prep.build(prep.Arrays({"x": np.arange(12)}), root / "numbers", shards=2)
     for number, shard in enumerate(numbers.shards):
         (root / "found").mkdir(exist_ok=True)
         shutil.copy(root / "numbers" / shard.path, root / "found" / f"x.tfrecord-{number:05d}-of-00002")

@@ -19,7 +19,7 @@ from tfshards.schemas import InputError, OptionsError
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory):
     out = tmp_path_factory.mktemp("mistakes") / "numbers"
-    build(Arrays({"x": np.arange(8)}), out, shards=2, log=lambda _: None)
+    build(Arrays({"x": np.arange(8)}), out, shards=2)
     return out
 
 

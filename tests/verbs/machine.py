@@ -46,10 +46,6 @@ Splits = Mapping[str, Mapping[str, object]]
 Sizes = Mapping[str, list[int]]
 
 
-def quiet(_: str) -> None:
-    """Drop a status line."""
-
-
 @dataclass(frozen=True)
 class Model:
     """What a generation of a dataset holds.
@@ -156,9 +152,7 @@ class Verbs(RuleBasedStateMachine):
 
     def call(self, verb: Callable[..., object], *, writes: bool = True) -> object:
         """Call a verb in each place, and return what it returned in all of them."""
-        found = [
-            verb(place, **{**place.options, "log": quiet} if writes else {}) for place in self.all_places
-        ]
+        found = [verb(place, **place.options if writes else {}) for place in self.all_places]
         assert all(each == found[0] for each in found)
         return found[0]
 
@@ -167,7 +161,7 @@ class Verbs(RuleBasedStateMachine):
         before = [place.files(self.name) for place in self.all_places]
         for place in self.all_places:
             with pytest.raises(InputError):
-                verb(place, **place.options, log=quiet)
+                verb(place, **place.options)
         assert [place.files(self.name) for place in self.all_places] == before
 
     def examples(self, rows: list[Row], cuts: dict) -> dict[str, dict[str, object]]:
@@ -430,8 +424,6 @@ class Verbs(RuleBasedStateMachine):
         """Merge the dataset with another one, whose keys differ."""
         model, compression = self.model, self.manifest["compression"]
         start = 0 if self.of.keys_follow_rows else 1600 * (1 + self.num_names)
-        if self.of.keys_follow_rows and len(model.splits) > 1:
-            return
         rows = [Row(number, model.classes[number % 2]) for number in range(start, start + count)]
         source, options = self.of.source(rows, [*model.classes]), self.of.options(compression)
         others = self.call(
@@ -444,13 +436,10 @@ class Verbs(RuleBasedStateMachine):
         if self.of.keys_follow_rows:
             # the same keys, as numbers of rows are
             with pytest.raises(InputError):
-                prep.merge(sources(self.first), self.first.path(new), engine="local", log=quiet)
-            by_name = {"a": model.splits["train"], "b": other["train"]}
-            splits = {
-                name: {f"{name}/{key}": value for key, value in split.items()}
-                for name, split in by_name.items()
-            }
-            sources = lambda place: dict(zip("ab", (place.path(old), place.path("other")), strict=True))  # noqa: E731
+                prep.merge(sources(self.first), self.first.path(new), engine="local")
+            for place in self.all_places:
+                place.remove("other")
+            return
         if shards:
             shards = min(shards, *map(len, splits.values()))
         sizes = {
@@ -466,20 +455,16 @@ class Verbs(RuleBasedStateMachine):
         def fits(_, now, name):
             if shards:
                 return len(now) == shards and is_balanced(now)
-            if self.of.keys_follow_rows:
-                return is_balanced(now)
-            return now == [*model.sizes[name], *sizes.get(name, [])]
+            return len(now) == len(model.sizes[name]) + len(sizes.get(name, [])) and is_balanced(now)
 
-        removed = {f"a/{key}" for key in model.removed} if self.of.keys_follow_rows else model.removed
         self.committed(
             replace(
                 model,
                 splits=splits,
                 rejected=model.rejected | self.of.rejected(rows),
-                removed=frozenset(removed),
                 made="derive",
                 build=None,
-                has_one_source=not (self.of.ratios or self.of.keys_follow_rows),
+                has_one_source=not self.of.ratios,
             ),
             fits,
         )
@@ -493,8 +478,8 @@ class Verbs(RuleBasedStateMachine):
     def restored(self, folder: str) -> None:
         """Restore a generation, with its manifest byte for byte."""
 
-        def call(place, log, **_):
-            return prep.restore(place.path(self.name), folder, log=log)
+        def call(place, **_):
+            return prep.restore(place.path(self.name), folder)
 
         self.call(call)
         assert self.first.files(self.name)["dataset.json"] == self.texts[folder]
@@ -507,9 +492,7 @@ class Verbs(RuleBasedStateMachine):
         """Remove the earlier generations."""
         self.call(lambda place: prep.prune(place.path(self.name)), writes=False)
         for folder in {*self.models} - {self.current}:
-            self.refused(
-                lambda place, log, folder=folder, **_: prep.restore(place.path(self.name), folder, log=log)
-            )
+            self.refused(lambda place, folder=folder, **_: prep.restore(place.path(self.name), folder))
         self.models = {self.current: self.model}
         found = self.first.files(self.name)
         paths = {shard["path"] for split in self.manifest["splits"].values() for shard in split["shards"]}
@@ -574,7 +557,7 @@ class Verbs(RuleBasedStateMachine):
             # nothing is made from what is damaged
             for place in self.all_places:
                 with pytest.raises(TfshardsError):
-                    prep.reshard(place.path(self.name), place.path("from"), **place.options, log=quiet)
+                    prep.reshard(place.path(self.name), place.path("from"), **place.options)
                 assert "dataset.json" not in place.files("from")
                 if place.files("from"):
                     place.remove("from")
@@ -592,9 +575,9 @@ class Verbs(RuleBasedStateMachine):
         model, follows = self.model, kind not in ("shard", "rejects", "removed")
         is_built = model.build and model.build[3] == len(self.rows) and kind not in ("rejects", "removed")
         if is_built and (way == "build" or not follows):
-            self.build_call(*model.build, overwrite=True)(place, **place.options, log=quiet)
+            self.build_call(*model.build, overwrite=True)(place, **place.options)
         elif follows:
-            report = prep.repair(place.path(self.name))
+            report = prep.verify(place.path(self.name), repair=True)
             assert report, report.left
         else:
             for path, content in copies.items():
