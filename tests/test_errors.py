@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.errors import raises
-from tfshards.prep.records.frames import RecordError
 from tfshards.schemas import BuildError, FormatError, InputError, OptionsError, Problem
 
 ROOT = Path(__file__).parents[1]
@@ -29,7 +28,6 @@ ERRORS = [
     OptionsError("shards=0 must be at least 1"),
     BuildError("2 of 3 inputs are rejected", "  'a'", code="too-many-rejected"),
     FormatError("x.json", [Problem("a", "is wrong")]),
-    RecordError(Path("x"), 3, 88, "the checksum does not match"),
 ]
 
 
