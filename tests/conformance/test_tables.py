@@ -473,8 +473,8 @@ REFUSALS = [
     row("names of the file twice", {PARQUET: hf_table({"y": [0, 1]}, {"y": {"_type": "ClassLabel",
         "names": ["a", "a"]}})}, table(PARQUET), refused(InputError, "'a'")),
     row("names without a label", columns(x=[1]), table(PARQUET, class_names=["a"]), refused(InputError)),
-    *(row(f"a list as text {texts[0]}", columns(label=texts), table(PARQUET), refused(InputError, texts[0][:6],
-          "frame['label'].map(ast.literal_eval)", "{'label': 'value'}")) for texts in
+    *(row(f"a list as text {texts[0]}", columns(label=texts), table(PARQUET), refused(InputError,
+          texts[0][:6], "frame['label'].map(ast.literal_eval)", "{'label': 'value'}")) for texts in
         (["['dog', 'cat']", '["cat"]'], ["['a']"], ["[1, 2]", "[3]"])),
     row("a separator of numbers", columns(label=[1, 2]), table(PARQUET, label_separator="|"),
         refused(InputError, "label")),
