@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from tfshards.prep.progress.lines import Log, Meter, report_line, report_warning
 from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.prep.records.frames import RecordError
 from tfshards.prep.records.shard_file import scan_shard
-from tfshards.prep.sources.classes import check_class_names
+from tfshards.prep.sources.classes import ClassNames, given_class_names
 from tfshards.prep.sources.staging_folder import has_record_of, record_text, remove_staged, staged_folder
 from tfshards.prep.writing.build_folder import foreign
 from tfshards.schemas import (
@@ -78,7 +78,7 @@ def adopt(
     name: str | None = None,
     splits: Mapping[str, str] | None = None,
     label: str | None = None,
-    class_names: Sequence[str] | None = None,
+    class_names: ClassNames = None,
     overwrite: bool = False,
     log: Log = to_stderr,
 ) -> Manifest:
@@ -93,7 +93,8 @@ def adopt(
         splits: for each split, the pattern that the paths of its files match (``*`` also matches ``/``);
             by default derived from the paths. Files that match no pattern are skipped.
         label: the feature whose integers are classes; by default the one named ``label`` or ``class``.
-        class_names: the names of the classes in label order.
+        class_names: file of the class names in label order, one per line, or a dataset that has them, or the
+            names.
         overwrite: replace an existing manifest of other files, records or options.
         log: receives status lines.
 
@@ -103,7 +104,7 @@ def adopt(
         FormatError: files or records are damaged, or are not ``tf.train.Example``; it lists every problem.
         BuildError: in an object store, another process has written a manifest meanwhile.
     """
-    check_class_names(class_names)
+    class_names = given_class_names(class_names)
     for code, names in (("split-name", splits or {}), ("dataset-name", [name] if name is not None else [])):
         for fault in filter(None, map(name_fault, names)):
             raise OptionsError(code, fault=fault)

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from itertools import accumulate
+from typing import Literal
 
 from tfshards.prep.building.output import existing_folder
 from tfshards.prep.building.write import run_work
@@ -88,7 +89,7 @@ def export(
     dataset: str | os.PathLike[str],
     directory: str | os.PathLike[str],
     *,
-    to: str,
+    to: Literal["webdataset", "parquet"],
     select: Sequence[str] | None = None,
     as_bytes: Sequence[str] = (),
     engine: EngineName | None = None,
@@ -107,7 +108,7 @@ def export(
     Args:
         dataset: folder of the dataset, or its URL.
         directory: a new or empty local directory, or the one of an unfinished export to resume.
-        to: ``"webdataset"`` or ``"parquet"``.
+        to: format of the files.
         select: names of the features to export; by default all.
         as_bytes: names of features whose byte strings are not text.
         engine: engine that writes the parts, as for ``build``; its workers must see ``directory``.
@@ -150,7 +151,7 @@ def export(
         )
     for name, found in coordinates_of(features).items():
         typed = shlex.quote(f"{name}={found}")
-        report_line(f"{name!r} refers to the exported image: --column {typed} builds it again")
+        report_line(f"{name!r} refers to the exported image: --roles {typed} builds it again")
     check_outside_datasets(folder, "name a folder for the export")
     parts = [*_parts(manifest, chosen)]
     with existing_folder(folder), locked(folder) as note:

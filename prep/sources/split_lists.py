@@ -5,39 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import posixpath
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
-from tfshards.prep.option import option
 from tfshards.prep.sources.fetching import read_paths
 from tfshards.prep.sources.keys import in_any_form, to_text
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.names import name_fault
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.any_path import is_absolute
-
-
-def split_list_option() -> Mapping[str, str]:
-    """Return the field of a source that has the lists."""
-    found: Mapping[str, str] = {}
-    return option(
-        found,
-        "list of the files of a split, one path per line; its path relative to the source",
-        metavar="SPLIT=FILE",
-        is_repeatable=True,
-        parse=_parse_lists,
-        to_json=dict,
-    )
-
-
-def _parse_lists(texts: Sequence[str]) -> dict[str, str]:
-    """Return the file of each split in texts such as ``train=train.txt``."""
-    lists: dict[str, str] = {}
-    for text in texts:
-        split, _, path = text.partition("=")
-        if not split or split in lists:
-            raise OptionsError("split-list-form", text=text)
-        lists[split] = path
-    return lists
 
 
 def check_split_list(given: object) -> None:

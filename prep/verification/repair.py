@@ -10,8 +10,8 @@ from tfshards.prep.progress.lines import Log, report_line, takes_log
 from tfshards.prep.records.frames import RecordError
 from tfshards.prep.records.shard_file import scan_shard
 from tfshards.prep.sources.staging_folder import remove_staged, unfinished_in
+from tfshards.prep.verification.faults import copy_digest, find_faults, folders_of
 from tfshards.prep.verification.report import VerificationReport
-from tfshards.prep.verification.verify import copy_digest, folders_of, verify
 from tfshards.prep.views.files import view_files
 from tfshards.prep.writing.build_folder import BuildFolder, is_owned
 from tfshards.schemas import Manifest, read_manifest
@@ -48,7 +48,7 @@ def repair(dataset: str | os.PathLike[str], *, log: Log = lambda _: None) -> Ver
     with locked(folder):
         remove_staged(folder)
         manifest = read_manifest(folder)
-        found = verify(dataset).problems
+        found = find_faults(dataset).problems
         damaged = {problem.place for problem in found}
         repaired: list[str] = []
         for path, data in _rebuilt(folder, manifest, damaged):

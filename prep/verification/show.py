@@ -13,11 +13,22 @@ import numpy as np
 
 from tfshards.prep.building.rejects import read_rejects
 from tfshards.prep.imaging.formats import HEAD_BYTES, format_of
+from tfshards.prep.progress.lines import report_line
+from tfshards.prep.records.dataset_files import check_new_file
 from tfshards.prep.records.frames import RecordError, read_some
 from tfshards.prep.records.values import parse_record
 from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.writing.build_folder import Reject
-from tfshards.schemas import Feature, FormatError, InputError, Manifest, Schema, keys, read_manifest
+from tfshards.schemas import (
+    Feature,
+    FormatError,
+    InputError,
+    Manifest,
+    OptionsError,
+    Schema,
+    keys,
+    read_manifest,
+)
 from tfshards.schemas.companions import read_index
 from tfshards.schemas.errors import size
 from tfshards.schemas.example import Decoded
@@ -25,6 +36,8 @@ from tfshards.schemas.json_reader import Json
 from tfshards.schemas.schema import UNCOMMON_DTYPES
 from tfshards.schemas.split import rows_by_shard
 from tfshards.schemas.storage import AnyPath, any_path
+from tfshards.schemas.storage.any_path import local_path
+from tfshards.schemas.storage.verbs import put
 from tfshards.schemas.summary import escaped
 
 _SHOWN_ELEMENTS = 8
@@ -32,7 +45,7 @@ _SHOWN_BYTES = 200
 _POSITION = re.compile(r"(?:(.+):)?([0-9]{1,18})")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Found:
     """One example of a dataset."""
 
@@ -42,6 +55,15 @@ class Found:
     shard: str
     record: int
     values: dict[str, Decoded]
+
+    def __repr__(self) -> str:
+        """Return the position of the example, and the value of each feature on a line."""
+        lines = [f"split {self.split}, example {self.number}, record {self.record} of {self.shard}"]
+        lines += [
+            f"{feature.name}: {description(feature, self.schema, self.values[feature.name])}"
+            for feature in self.schema.features
+        ]
+        return "\n".join(lines)
 
     def to_json(self) -> dict[str, Json]:
         """Return the example as JSON values: of an image what it is, of a class also its name."""
@@ -53,6 +75,57 @@ class Found:
             "record": self.record,
             "features": {one.name: _json_of(one, self.schema, self.values[one.name]) for one in features},
         }
+
+
+def show(
+    dataset: str | os.PathLike[str],
+    key: str | None = None,
+    *,
+    first: int | None = None,
+    save: str | os.PathLike[str] | None = None,
+) -> Iterator[Found]:
+    """Show examples by key or by position, the first one by default.
+
+    Args:
+        dataset: folder of the dataset, or its URL.
+        key: key of the example (path relative to the image folder, or row number), or its position as
+            SPLIT:NUMBER; where keys are not row numbers and there is one split, also as NUMBER. With
+            "first" a split.
+        first: number of examples from the start of the split, or of all splits one after another.
+        save: file to which the encoded image is written as well.
+
+    Raises:
+        OptionsError: an argument is not allowed.
+        InputError: it is not a dataset, or there is no such example.
+        FormatError: the manifest or an index cannot be read.
+    """
+    if first is not None and first < 1:
+        raise OptionsError(f"first={first} must be at least 1")
+    if save is not None and first not in (None, 1):
+        raise OptionsError(
+            f"save= writes one image, but first={first} returns several examples; leave it out"
+        )
+    if first is None and key is not None:
+        found = iter([find(dataset, key)])
+    else:
+        found = examples(dataset, key, first or 1)
+    if save is None:
+        return found
+    ones = list(found)
+    for one in ones:
+        _save(one, save)
+    return iter(ones)
+
+
+def _save(found: Found, save: str | os.PathLike[str]) -> None:
+    images = [feature.name for feature in found.schema.features if feature.is_encoded]
+    data = next(iter(found.values[images[0]]), None) if images else None
+    if not isinstance(data, bytes):
+        raise OptionsError("save= writes an image, but the example has none; leave it out")
+    path = local_path(save)
+    check_new_file(path, "the image", lambda file: file.read(len(data) + 1) == data)
+    put(path, data)
+    report_line(f"wrote the image to {path}")
 
 
 def find(root: str | os.PathLike[str], what: str) -> Found:

@@ -1,7 +1,7 @@
 """Faults of what judges files that nobody may trust."""
 
 CHECKS, INDEX, NAMES = "prep/verification/checks.py", "schemas/index.py", "schemas/names.py"
-REPAIR, VERIFY = "prep/verification/repair.py", "prep/verification/verify.py"
+REPAIR, VERIFY = "prep/verification/repair.py", "prep/verification/faults.py"
 REPAIRS = "tests/prep/test_repair.py"
 DAMAGES, MANIFEST, RECORDS = (
     "tests/surface/test_damages.py",

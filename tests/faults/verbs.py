@@ -72,8 +72,8 @@ FAULTS = [
     (
         "merge swaps the names of splits",
         "prep/deriving/merge.py",
-        "names = as_splits or",
-        "names = as_splits[::-1] or",
+        "names = splits_of_roots or",
+        "names = splits_of_roots[::-1] or",
         VERBS,
     ),
     (
@@ -192,7 +192,7 @@ FAULTS = [
     ),
     (
         "verify looks at the first shard only",
-        "prep/verification/verify.py",
+        "prep/verification/faults.py",
         "in_threads(look, manifest.shards, meter.add)",
         "in_threads(look, manifest.shards[:1], meter.add)",
         VERBS,
