@@ -138,7 +138,10 @@ def _opened(path: Path, where: str, content: str = "", dtype: str = "") -> OpenA
         values = _mapped(path)
         declared, size = values.offset + values.nbytes, path.stat().st_size
     except Exception as error:  # NumPy's parser raises almost anything
-        raise InputError(f"{where}: is not an .npy file that NumPy maps into memory: {error}") from None
+        raise InputError(
+            f"{where}: is not an .npy file that NumPy maps into memory: {error}; save a plain dtype with "
+            "numpy.save; prep.Examples(...) takes dicts of other values"
+        ) from None
     _check_type(where, values.dtype, values.shape)
     if declared != size:
         shape = values.shape

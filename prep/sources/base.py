@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,6 +12,7 @@ import numpy as np
 
 from tfshards.prep.imaging.reasons import Reason
 from tfshards.prep.records.example import Values
+from tfshards.prep.sources.classes import ClassNames
 from tfshards.prep.sources.keys import RowKeys, to_bytes, to_text
 from tfshards.schemas import Schema
 from tfshards.schemas.index import IntArray
@@ -225,7 +225,7 @@ _Named = TypeVar("_Named", bound="NamedClasses")
 class NamedClasses:
     """What sources have in common that are not in a folder: the dataset may be anywhere."""
 
-    class_names: str | os.PathLike[str] | Sequence[str] | None
+    class_names: ClassNames
 
     def location(self) -> None:
         """Return None."""
