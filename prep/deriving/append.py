@@ -93,14 +93,16 @@ def append(
     options = Options(max_rejected=max_rejected, compression=origin.manifest.compression)
     build = build_by_ratio(origin.manifest)
     group_by = build.group_by if build else None
+    are_paths = not hasattr(source, "stage")
     if names:
-        found = _class_names(given) if new_classes else ()
+        with _advice_for_paths(is_given=are_paths):
+            found = _class_names(given) if new_classes else ()
         given = given.with_class_names((*names, *(name for name in found if name not in names)))
     location = given.location()
     folder = output_folder(origin.root, location)
     with (
         claimed(folder) as state,
-        _advice_for_paths(is_given=not hasattr(source, "stage")),
+        _advice_for_paths(is_given=are_paths),
         staged(given, folder, group_by, on_workers=on_workers) as reader,
     ):
         # read again: the dataset is locked now, so no other process can change it

@@ -32,7 +32,8 @@ def check_same_schema(one: Schema, one_name: str, other: Schema, other_name: str
 def joined(parts: Sequence[Manifest], schema: Schema) -> tuple[dict[str, Split], Totals]:
     """Return the splits of several datasets, with the shards of each in order, and the sums of their totals.
 
-    A split counts labels if each of its parts does.
+    A split counts labels if each of its parts does. The totals have what does not follow from the splits and
+    the rejected inputs, see ``building.rejects.with_lists``.
     """
     names = dict.fromkeys(name for part in parts for name in part.splits)
     splits = {
@@ -41,14 +42,10 @@ def joined(parts: Sequence[Manifest], schema: Schema) -> tuple[dict[str, Split],
     }
     totals = [part.totals for part in parts]
     return splits, Totals(
-        entries=sum(each.entries for each in totals),
-        accepted=sum(each.accepted for each in totals),
-        rejected=sum(each.rejected for each in totals),
+        entries=0,
+        accepted=0,
         skipped=sum(each.skipped for each in totals),
-        reasons={
-            outcome: _sum(each.reasons.get(outcome, {}) for each in totals)
-            for outcome in ("rejected", "skipped")
-        },
+        reasons={"rejected": {}, "skipped": _sum(each.reasons.get("skipped", {}) for each in totals)},
         conversions=_sum(each.conversions for each in totals),
     )
 
