@@ -95,9 +95,8 @@ def _array(feature: Feature, values: Column, is_binary: bool) -> pa.Array:
         flat: object = values if feature.shape == () else [*chain.from_iterable(map(np.ravel, values))]
         array = pa.array(flat, pa.binary() if is_binary else pa.string())
     else:
-        numbers = np.ravel(values)
-        if feature.is_ragged:
-            numbers = np.concatenate([np.zeros(0, feature.dtype), *map(np.ravel, values)])
+        rows = [np.zeros(0, feature.dtype), *map(np.ravel, values)] if feature.is_ragged else []
+        numbers = np.concatenate(rows) if rows else np.ravel(values)
         array = pa.array(numbers, pa.from_numpy_dtype(np.dtype(feature.dtype)))
     lengths = [*map(len, values)] if feature.is_ragged else [1] * len(values)
     inner = cast("tuple[int, ...]", feature.shape[feature.is_ragged :])
