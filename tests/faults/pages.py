@@ -6,8 +6,8 @@ FAULTS = [
     (
         "show prints one example too many",
         "prep/verification/show.py",
-        "number = min(count, manifest",
-        "number = min(count + 1, manifest",
+        "max(0, count - start)",
+        "max(0, count - start + 1)",
         f"{RUN}[how-to: How do I look at a dataset?]",
     ),
     (
