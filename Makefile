@@ -25,7 +25,7 @@ demo: $(VENV)/.examples
 	rm -rf demo
 	$(BIN)/python examples/digits_folder.py demo/digits
 	$(BIN)/tfshards build images demo/digits demo/data/digits --shards 8 --shards test=2 \
-	  --split train=0.8 --split test=0.2 --stratify
+	  --splits train=0.8 --splits test=0.2 --stratify
 	$(BIN)/tfshards verify demo/data/digits --deep
 	$(BIN)/python examples/mirrored_fit.py demo/data/digits
 

@@ -20,7 +20,9 @@ from tfshards.loader.order.steps import Steps
 from tfshards.loader.reading.damage import PADDING
 from tfshards.loader.reading.source import OpenSplit, open_source
 from tfshards.schemas import InputError
+from tfshards.schemas.json_reader import Json
 from tfshards.schemas.keys import keys_at, occurrences
+from tfshards.schemas.summary import escaped
 
 # Positions of an epoch that are searched together.
 _TOGETHER = 1 << 20
@@ -44,6 +46,15 @@ class Occurrence(NamedTuple):
     row: int
     number: int
     key: bytes | None
+
+    def __repr__(self) -> str:
+        """Return the numbers, each after its name, and the key."""
+        numbers = ", ".join(f"{name} {value}" for name, value in zip(self._fields, self[:-1], strict=False))
+        return numbers if self.key is None else f"{numbers}, key {escaped(os.fsdecode(self.key))}"
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the attributes by name; the key as text."""
+        return {**self._asdict(), "key": None if self.key is None else os.fsdecode(self.key)}
 
 
 @suggests

@@ -1,98 +1,41 @@
 """Convert images, arrays and tables to exactly balanced TFRecord shards, and maintain the datasets.
 
-This room never imports TensorFlow. Its names are imported when they are first used: some of them need Apache
-Beam or Arrow, which take about a second to import.
+This room never imports TensorFlow. Its public names are in ``__init__.pyi``, which type checkers and editors
+read. They are imported when they are first used: some of them need Apache Beam or Arrow, which take about a
+second to import.
 """
 
-from __future__ import annotations
-
+import re
+from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from tfshards.prep.adoption.adopt import adopt
-    from tfshards.prep.auditing.audit import audit
-    from tfshards.prep.building.build import build, plan
-    from tfshards.prep.building.generations import Generation, Pruned, generations, prune, restore
-    from tfshards.prep.building.write_shards import WriteShards, WriteShardsResult
-    from tfshards.prep.deriving.append import append
-    from tfshards.prep.deriving.diff import Diff, diff
-    from tfshards.prep.deriving.merge import merge
-    from tfshards.prep.deriving.options import ShardOptions
-    from tfshards.prep.deriving.relabel import relabel
-    from tfshards.prep.deriving.remove import remove
-    from tfshards.prep.deriving.reshard import reshard
-    from tfshards.prep.engines.read_shards import ReadShards
-    from tfshards.prep.exporting.export import Export, export
-    from tfshards.prep.imaging.options import ImageOptions
-    from tfshards.prep.planning.options import Options, ShardCounts
-    from tfshards.prep.progress.threads import limited_jobs
-    from tfshards.prep.reporting.options import ReportOptions
-    from tfshards.prep.reporting.report import report
-    from tfshards.prep.sources.arrays import Arrays
-    from tfshards.prep.sources.coco import Coco
-    from tfshards.prep.sources.examples import Examples
-    from tfshards.prep.sources.folder import ImageFolder
-    from tfshards.prep.sources.table import Table
-    from tfshards.prep.sources.yolo import Yolo
-    from tfshards.prep.verification.report import RecordProblem, VerificationReport
-    from tfshards.prep.verification.show import show
-    from tfshards.prep.verification.verify import verify
-    from tfshards.schemas import read_manifest as info
+# packages of the extra that are imported when they are needed
+_OF_EXTRA = ("PIL", "apache_beam", "pyarrow", "shtab", "tomli", "yaml")
 
-__all__ = [
-    "Arrays",
-    "Coco",
-    "Diff",
-    "Examples",
-    "Export",
-    "Generation",
-    "ImageFolder",
-    "ImageOptions",
-    "Options",
-    "Pruned",
-    "ReadShards",
-    "RecordProblem",
-    "ReportOptions",
-    "ShardCounts",
-    "ShardOptions",
-    "Table",
-    "VerificationReport",
-    "WriteShards",
-    "WriteShardsResult",
-    "Yolo",
-    "adopt",
-    "append",
-    "audit",
-    "build",
-    "diff",
-    "export",
-    "generations",
-    "info",
-    "limited_jobs",
-    "merge",
-    "plan",
-    "prune",
-    "relabel",
-    "remove",
-    "report",
-    "reshard",
-    "restore",
-    "show",
-    "verify",
-]
+
+@cache
+def _homes() -> dict[str, str]:
+    """Return the module of each public name."""
+    table = Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8")
+    return {name: module for module, name in re.findall(r"^from (\S+) import (\w+) as", table, re.MULTILINE)}
 
 
 def __getattr__(name: str) -> object:
-    module = next((module for module, names in _NAMES.items() if name in names.split()), None)
-    if module is None:
+    if name == "__all__":
+        return [*_homes()]
+    if name not in _homes():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        found = getattr(import_module(f"tfshards.{module}"), _ELSEWHERE.get(name, name))
+        found = getattr(import_module(_homes()[name]), name)
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(install_text(error, f"prep.{name}"), name=error.name) from None
     globals()[name] = found
     return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_homes()})
 
 
 def install_text(error: ModuleNotFoundError, what: str) -> str:
@@ -106,47 +49,3 @@ def install_text(error: ModuleNotFoundError, what: str) -> str:
     if str(error.name).split(".")[0] not in _OF_EXTRA:
         raise error
     return f"{what} needs {error.name}: pip install 'tfshards[prep]'"
-
-
-# packages of the extra that are imported when they are needed
-_OF_EXTRA = ("PIL", "apache_beam", "pyarrow", "shtab", "tomli", "yaml")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
-
-
-# the public names of each module
-_NAMES = {
-    "prep.adoption.adopt": "adopt",
-    "prep.auditing.audit": "audit",
-    "prep.building.build": "build plan",
-    "prep.building.generations": "Generation Pruned generations prune restore",
-    "prep.building.write_shards": "WriteShards WriteShardsResult",
-    "prep.deriving.diff": "Diff diff",
-    "prep.engines.read_shards": "ReadShards",
-    "prep.exporting.export": "Export export",
-    "prep.imaging.options": "ImageOptions",
-    "prep.planning.options": "Options ShardCounts",
-    "prep.progress.threads": "limited_jobs",
-    "prep.reporting.options": "ReportOptions",
-    "prep.reporting.report": "report",
-    "prep.deriving.append": "append",
-    "prep.deriving.options": "ShardOptions",
-    "prep.deriving.merge": "merge",
-    "prep.deriving.relabel": "relabel",
-    "prep.deriving.remove": "remove",
-    "prep.deriving.reshard": "reshard",
-    "prep.sources.arrays": "Arrays",
-    "prep.sources.coco": "Coco",
-    "prep.sources.examples": "Examples",
-    "prep.sources.folder": "ImageFolder",
-    "prep.sources.table": "Table",
-    "prep.sources.yolo": "Yolo",
-    "prep.verification.report": "RecordProblem VerificationReport",
-    "prep.verification.show": "show",
-    "prep.verification.verify": "verify",
-    "schemas": "info",
-}
-# names under which a module has them, if they are others
-_ELSEWHERE = {"info": "read_manifest"}

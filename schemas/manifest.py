@@ -252,7 +252,7 @@ def manifest_text(manifest: Manifest, *, all_classes: bool = False) -> str:
     counts = {name: split.label_counts for name, split in manifest.splits.items()}
     lines += class_lines(counts, manifest.schema, all_classes=all_classes)
     if not all_classes and len(set().union(*counts.values())) > SHOWN_CLASSES:
-        lines.append("`tfshards info DATASET --all` lists every class")
+        lines.append("`tfshards info DATASET --all-classes` lists every class")
     return "\n".join([*lines, *_totals_lines(manifest)])
 
 

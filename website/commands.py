@@ -6,8 +6,7 @@ import argparse
 import html
 
 from tfshards.command import VERBS
-from tfshards.prep.cli.option_files import subcommands
-from tfshards.prep.cli.parser import make_parser
+from tfshards.prep.cli.parser import make_parser, subcommands
 
 
 def command_pages() -> str:

@@ -42,7 +42,7 @@ def draw(picture: Path) -> None:
         run("examples/digits_folder.py", folder / "digits")
         dataset = folder / "digits-dataset"
         command = ["build", "images", folder / "digits", dataset, "--shards", 8, "--shards", "test=2"]
-        tfshards(*command, "--split", "train=0.8", "--split", "test=0.2", "--stratify")
+        tfshards(*command, "--splits", "train=0.8", "--splits", "test=0.2", "--stratify")
         tfshards("report", dataset, "--output", folder / "report.html")
         boxes = [f'<div class="step"><b>{name}</b><span>{text}</span></div>' for name, text in STEPS]
         page = folder / "page.html"

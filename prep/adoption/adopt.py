@@ -8,7 +8,7 @@ elsewhere/dataset.json             the commit, as of any build
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.prep.records.dataset_files import digest_problems
 from tfshards.prep.records.frames import Frame, RecordError
 from tfshards.prep.records.shard_file import Records, scan
-from tfshards.prep.sources.classes import check_class_names
+from tfshards.prep.sources.classes import ClassNames, given_class_names
 from tfshards.prep.sources.staging_folder import remove_staged
 from tfshards.schemas import (
     BuildError,
@@ -62,7 +62,7 @@ def adopt(
     name: str | None = None,
     splits: Mapping[str, str] | None = None,
     label: str | None = None,
-    class_names: Sequence[str] | None = None,
+    class_names: ClassNames = None,
     overwrite: bool = False,
     log: Log = to_stderr,
 ) -> Manifest:
@@ -77,7 +77,8 @@ def adopt(
         splits: files of each split, such as train=train-*, where * also matches /; other files are skipped.
             By default splits are derived from the names of folders and files.
         label: feature whose integers are classes; by default label or class, if one of them exists.
-        class_names: names of the classes in label order.
+        class_names: file of the class names in label order, one per line, or a dataset that has them, or the
+            names.
         overwrite: replace the dataset of an earlier call with other files, records or options.
         log: receives status lines.
 
@@ -90,7 +91,7 @@ def adopt(
         FormatError: files or records are damaged, or are not ``tf.train.Example``; it lists every problem.
         BuildError: in an object store, another process has written a manifest meanwhile.
     """
-    check_class_names(class_names)
+    class_names = given_class_names(class_names)
     for option, names in (("splits", splits or ()), ("name", () if name is None else (name,))):
         for fault in filter(None, map(name_fault, names)):
             raise OptionsError(f"{option}=: {fault}")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -23,11 +24,17 @@ from tfshards.prep.auditing.findings import (
 from tfshards.prep.auditing.repeats import Partners, Repeats, find_repeats
 from tfshards.prep.auditing.similar import DEFAULT_DISTANCE, HASH_BITS, check_distance, require_imagehash
 from tfshards.prep.auditing.survey import Survey, compared_names, image_names, survey
-from tfshards.prep.sources.keys import KEY_FEATURE
-from tfshards.schemas import InputError, Manifest, read_manifest
+from tfshards.prep.progress.lines import report_line
+from tfshards.prep.records.dataset_files import check_new_file
+from tfshards.prep.sources.keys import KEY_FEATURE, holds_written_keys, write_keys
+from tfshards.schemas import InputError, Manifest, OptionsError, read_manifest
+from tfshards.schemas.errors import counted
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.storage import any_path
+from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.summary import class_lines, escaped
+
+# The kinds of findings whose instances are examples.
+KindOfExamples: TypeAlias = Literal["leak", "duplicate", "conflict", "size"]
 
 
 def chosen_examples(findings: Collection[Finding], kinds: Collection[Kind]) -> set[FoundExample]:
@@ -64,7 +71,7 @@ def _of_conflicts(findings: Collection[Finding]) -> set[FoundExample]:
     return found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Audit:
     """The result of an audit.
 
@@ -74,6 +81,7 @@ class Audit:
         findings: leaks first.
         notes: parts of the dataset that were not examined, and why.
         has_keys: whether the examples have keys.
+        fail_on: kinds of findings that are failures.
     """
 
     num_examples: Mapping[str, int]
@@ -81,6 +89,19 @@ class Audit:
     findings: tuple[Finding, ...]
     notes: tuple[str, ...]
     has_keys: bool = True
+    fail_on: tuple[Kind, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Return whether there are no findings of a kind in ``fail_on``."""
+        return not any(finding.kind in self.fail_on for finding in self.findings)
+
+    def __repr__(self) -> str:
+        """Return the text that ``tfshards audit`` prints."""
+        return audit_text(self)
+
+    def to_json(self) -> dict[str, Json]:
+        """Return all findings, with every instance."""
+        return audit_json(self)
 
     def keys(self, kinds: Collection[Kind] = ("leak", "duplicate")) -> list[str]:
         """Return the keys of the examples that were found, sorted, each once.
@@ -101,21 +122,69 @@ class Audit:
         return sorted({example.key for example in chosen_examples(self.findings, kinds)})
 
 
-def audit(root: str | os.PathLike[str], *, distance: int | None = DEFAULT_DISTANCE) -> Audit:
-    """Find problems of content in the dataset in ``root``; every record is read once.
+def audit(
+    dataset: str | os.PathLike[str],
+    *,
+    distance: int | None = DEFAULT_DISTANCE,
+    fail_on: Collection[Kind] = (),
+    keys: str | os.PathLike[str] | None = None,
+    keys_of: Collection[KindOfExamples] = (),
+) -> Audit:
+    """Find problems of content in a dataset; every record is read once.
 
     Args:
-        root: the dataset's directory.
-        distance: two images are near-duplicates if at most this many of the 256 bits of their perceptual
-            hashes differ; None compares bytes only and decodes nothing.
+        dataset: folder of the dataset, or its URL.
+        distance: two images are near duplicates if at most this many of the 256 bits of their perceptual
+            hashes differ; none compares bytes only and decodes nothing.
+        fail_on: kind of findings that are a failure, with exit status 1.
+        keys: new file for the keys of the examples that were found, as "remove" takes them: of equal or
+            similar examples all but one, without those that have different labels.
+        keys_of: kind of findings whose keys are written, by default leak and duplicate.
 
     Raises:
-        OptionsError: ``distance`` is not allowed.
-        InputError: ``root`` is not a dataset, a shard is incomplete, or ImageHash is missing
+        OptionsError: an argument is not allowed.
+        InputError: ``dataset`` is not a dataset, a shard is incomplete, or ImageHash is missing
             (``tfshards[audit]``).
         FormatError: the manifest cannot be read.
         RecordError: a record is damaged, or does not match the schema.
     """
+    if keys_of and keys is None:
+        raise OptionsError("keys_of= has no effect without keys=; name a file")
+    for name, kinds, allowed in (
+        ("fail_on", fail_on, get_args(Kind)),
+        ("keys_of", keys_of, get_args(KindOfExamples)),
+    ):
+        if wrong := next((kind for kind in kinds if kind not in allowed), None):
+            raise OptionsError(f"{name}={wrong!r} must be one of {', '.join(allowed)}")
+    path = None if keys is None else any_path(keys)
+    if path is not None:
+        check_new_file(path, "a list of keys", holds_written_keys)
+    made = _audited(dataset, distance)
+    if path is not None:
+        _write_keys(path, made, keys_of or _DEFAULT_KINDS)
+    failed = Counter(finding.kind for finding in made.findings if finding.kind in fail_on)
+    if failed:
+        counts = (f"{counted(count, 'finding')} of kind {kind!r}" for kind, count in failed.items())
+        report_line(f"failed: {', '.join(counts)} (fail_on=)")
+    return replace(made, fail_on=tuple(fail_on))
+
+
+_DEFAULT_KINDS: tuple[Kind, ...] = ("leak", "duplicate")
+
+
+def _write_keys(path: AnyPath, made: Audit, kinds: Collection[Kind]) -> None:
+    keys = made.keys(kinds)
+    write_keys(path, keys)
+    report_line(f"wrote {counted(len(keys), 'key')} to {path}")
+    if contested := len({*made.keys(["conflict"])} - {*keys}):
+        report_line(
+            f"left out the keys of {counted(contested, 'example')} of label conflicts, since nothing "
+            "shows which label is right; keys_of=conflict lists them all: correct their labels with "
+            "'tfshards relabel' or remove the wrong ones, then audit again"
+        )
+
+
+def _audited(root: str | os.PathLike[str], distance: int | None) -> Audit:
     check_distance(distance)
     manifest = read_manifest(root)
     has_images = bool(image_names(manifest))
@@ -211,11 +280,11 @@ def _finding(
 def _label_counts(seen: Survey, manifest: Manifest) -> dict[str, dict[str, int]]:
     if manifest.schema.label is None:
         return {}
-    counted = [Counter(seen.label[seen.split == split].tolist()) for split in range(len(seen.splits))]
-    labels = range(len(manifest.schema.class_names)) or sorted(set().union(*counted))
+    by_split = [Counter(seen.label[seen.split == split].tolist()) for split in range(len(seen.splits))]
+    labels = range(len(manifest.schema.class_names)) or sorted(set().union(*by_split))
     return {
         name: {class_name(manifest, label): counts[label] for label in labels}
-        for name, counts in zip(seen.splits, counted, strict=True)
+        for name, counts in zip(seen.splits, by_split, strict=True)
     }
 
 

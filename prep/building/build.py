@@ -23,15 +23,15 @@ from tfshards.prep.building.rejects import (
     rejects_text,
     repeated_inputs,
 )
-from tfshards.prep.building.state import OutputState, Wanted, check_usable, inspect_output
+from tfshards.prep.building.state import OutputState, Wanted, check_usable, inspect_output, outlook
 from tfshards.prep.building.write import Writer
 from tfshards.prep.engines.table import EngineName, Work, find_run, is_distributed, run_on_threads
 from tfshards.prep.imaging.options import ImageOptions
-from tfshards.prep.option import recorded_values
+from tfshards.prep.option import recorded_options
 from tfshards.prep.planning.make_plan import check_types, make_plan
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
 from tfshards.prep.planning.plan import Layouts, Plan, label_counts_of
-from tfshards.prep.progress.lines import Log, Written, report_warning, takes_log, to_stderr
+from tfshards.prep.progress.lines import Log, Written, report_line, report_warning, takes_log, to_stderr
 from tfshards.prep.records.values import check_comparable
 from tfshards.prep.sources.base import Listing, Reader, Source
 from tfshards.prep.sources.keys import RowKeys, to_bytes, to_text
@@ -62,7 +62,7 @@ def build(
     beam_args: Sequence[str] = (),
     log: Log = to_stderr,
 ) -> Manifest:
-    """Build a dataset from a source and return its manifest.
+    """Build a dataset from a source, or resume an interrupted build.
 
     An interrupted build resumes when the call is repeated. If the folder already holds this build, nothing is
     written, except the files that are damaged.
@@ -70,18 +70,21 @@ def build(
     Args:
         source: inputs of the build, such as ``ImageFolder("photos/")``.
         dataset: folder of the dataset, or its URL in an object store; created if it does not exist.
-        shards: number of shards of every split, or a dict of them by split; by default as many as
-            ``options.shard_size`` gives.
+        shards: number of shards of every split, or of single splits by name, such as 64 or val=8; by default
+            as many as "shard_size" gives.
         seed: random seed for the order of examples and for splits by ratio.
-        overwrite: replace a dataset with other inputs or options, which stays complete until the commit; of
-            this build, compare all bytes of the dataset with its digests, and write what is damaged.
+        overwrite: replace a dataset with other inputs or options, which stays complete until the commit; or
+            compare all bytes of this build with its digests, and write what is damaged.
         options: all other options.
         checksum: do not trust modification times: write all shards again, also those of an interrupted build,
             and compare them with the dataset.
-        engine: engine that writes the shards: ``"local"``, all cores of this machine, or ``"beam"``, Apache
-            Beam. By default Beam if ``beam_args`` are given, and local otherwise.
+        engine: engine that writes the shards: "local", all cores of this machine, or "beam", Apache Beam. By
+            default Beam if pipeline options are given, and local otherwise.
         beam_args: Apache Beam's pipeline options, such as ``["--runner=FlinkRunner"]``.
         log: receives status lines.
+
+    Returns:
+        The manifest.
 
     Raises:
         OptionsError: an argument is not valid.
@@ -119,15 +122,15 @@ def plan(
     seed: int = 0,
     options: Options | None = None,
 ) -> Plan:
-    """Return what ``build`` would produce with the same arguments; nothing is written to ``dataset``.
+    """Show what ``build`` would produce with the same arguments, without decoding images.
 
-    No image is decoded.
+    Nothing is written to the folder of the dataset.
 
     Args:
         source: inputs of the build, such as ``ImageFolder("photos/")``.
         dataset: folder of the dataset.
-        shards: number of shards of every split, or a dict of them by split; by default as many as
-            ``options.shard_size`` gives.
+        shards: number of shards of every split, or of single splits by name, such as 64 or val=8; by default
+            as many as "shard_size" gives.
         seed: random seed for the splits by ratio and the order of examples.
         options: all other options.
 
@@ -143,10 +146,14 @@ def plan(
     check_types(source, seed, options)
     counts = ShardCounts.of(shards, options.shard_size)
     folder = output_folder(dataset, source.location())
-    check_usable(inspect_output(folder))
+    state = inspect_output(folder)
+    check_usable(state)
     with tempfile.TemporaryDirectory() as staging:
         reader = source.stage(Path(staging), group_by=options.group_by, preview=True)
-        return make_plan(reader, dataset_name(folder, options), counts, seed, options)
+        found = make_plan(reader, dataset_name(folder, options), counts, seed, options)
+    report_warning(*found.warnings)
+    report_line(*outlook(state, wanted_of(found)))
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,7 +248,7 @@ class SourceBuild:
         listing = self.plan.listing
         if self.options.duplicates != "keep":
             check_comparable(listing.schema)
-        images = ImageOptions(**recorded_values(ImageOptions, self.plan.options))
+        images = ImageOptions(**recorded_options(ImageOptions.RECORDED, self.plan.options))
         keeps_sizes = images.resize is None and images.format == "keep" and self.options.compression == "none"
         if keeps_sizes:
             # otherwise the shards may be far smaller than the inputs

@@ -16,7 +16,7 @@ from tfshards.prep.records.dataset_files import file_problems
 from tfshards.prep.sources.staging_folder import staged_folders
 from tfshards.prep.writing.build_folder import BuildFolder, build_folders
 from tfshards.schemas import FormatError, InputError, Manifest, read_manifest
-from tfshards.schemas.errors import listed
+from tfshards.schemas.errors import counted, listed, one_line, size
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import MANIFEST_NAME, RECORD_NAME, WORK_NAME
 from tfshards.schemas.storage import AnyPath, any_path
@@ -26,7 +26,7 @@ from tfshards.schemas.storage.verbs import delete_tree, file_sizes, sizes_below
 _SHOWN = 5
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Generation:
     """One generation of a dataset.
 
@@ -49,15 +49,23 @@ class Generation:
     is_current: bool
     num_damaged: int
 
+    def __repr__(self) -> str:
+        """Return the attributes in a line, for a table without a head."""
+        state = f"{self.num_damaged:,} damaged" if self.num_damaged else "current" if self.is_current else ""
+        committed = f"{self.committed_at:%Y-%m-%d %H:%M:%S} UTC"
+        count = counted(self.num_examples, "example")
+        return f"{self.folder or '-':<10} {committed} {count:>20}  {self.made_by:<8} {state}".rstrip()
+
     def to_json(self) -> dict[str, Json]:
         """Return the attributes as JSON values; the time as in ISO 8601."""
         return {**vars(self), "committed_at": self.committed_at.isoformat()}
 
 
 def generations(dataset: str | os.PathLike[str]) -> list[Generation]:
-    """Return the generations of a dataset: the current one, then the others from the newest to the oldest.
+    """List the generations of a dataset, which are kept until ``prune`` removes them.
 
-    If the manifest of the dataset is missing or damaged, none of them is the current one.
+    The current one is the first, then come the others from the newest to the oldest. If the manifest of the
+    dataset is missing or damaged, none of them is the current one.
 
     Args:
         dataset: folder of the dataset, or its URL.
@@ -99,14 +107,17 @@ def _described(dataset: AnyPath, folder: str, manifest: Manifest | None, *, is_c
 
 @takes_log
 def restore(dataset: str | os.PathLike[str], folder: str, *, log: Log = to_stderr) -> Manifest:
-    """Make an earlier generation of a dataset the dataset again, and return its manifest.
+    """Make an earlier generation of a dataset the dataset again.
 
     Only the pointer is replaced. The generation that was the dataset is kept in its turn.
 
     Args:
         dataset: folder of the dataset, or its URL.
-        folder: name of the folder of the generation; see ``generations``.
+        folder: name of the folder of the generation, as "generations" lists it.
         log: receives status lines.
+
+    Returns:
+        Its manifest.
 
     Raises:
         InputError: there is no such generation, or a shard of it is missing; or the dataset cannot be locked.
@@ -126,7 +137,7 @@ def restore(dataset: str | os.PathLike[str], folder: str, *, log: Log = to_stder
         return commit(complete[folder], manifest, state)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Pruned:
     """A file, or a folder of unfinished work, that was removed.
 
@@ -138,9 +149,12 @@ class Pruned:
     path: str
     num_bytes: int
 
+    def __repr__(self) -> str:
+        return one_line(f"{self.path} ({size(self.num_bytes)})")
+
 
 def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pruned]:
-    """Remove the files in a dataset's folder that the dataset does not need, and return them.
+    """Remove the files of earlier and unfinished builds.
 
     These are the generations that the dataset has replaced, which cannot be restored afterwards, and
     unfinished builds. Only files in folders that tfshards made are removed, and only those that have names as
@@ -152,6 +166,9 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
     Args:
         dataset: folder of a dataset, or of a build that was not committed, or its URL.
         dry_run: only return what would be removed.
+
+    Returns:
+        The files that were removed.
 
     Raises:
         OptionsError: the path is a URL of a store that is not supported.
@@ -193,13 +210,18 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
                     delete_tree(path, RECORD_NAME)
             except OSError as error:
                 raise InputError("file-fault", filename=error.filename, why=error.strerror) from error
+    done = "would remove" if dry_run else "removed"
+    total = f"{counted(len(found), 'file')}, {size(sum(item.num_bytes for item in found))}"
+    report_line(f"{folder}: {done} {total}" if found else f"{folder}: nothing to remove")
     return found
 
 
 def _unneeded(build: BuildFolder, kept: Sequence[str]) -> list[Pruned]:
     names = {*build.names()} - {*kept} | (set() if kept else {RECORD_NAME})
     work = _sizes(build, build.work_names())
-    found = [Pruned(f"{build.name}/{name}", size) for name, size in _sizes(build, sorted(names)).items()]
+    found = [
+        Pruned(f"{build.name}/{name}", num_bytes) for name, num_bytes in _sizes(build, sorted(names)).items()
+    ]
     if num_bytes := sum(work.values()):
         found.append(Pruned(f"{build.name}/{WORK_NAME}/", num_bytes))
     return found

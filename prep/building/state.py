@@ -232,8 +232,7 @@ def outlook(state: OutputState, wanted: Wanted) -> list[str]:
     try:
         check_replaceable(state, wanted, overwrite=False)
     except TfshardsError as error:
-        # the verb plan, which prints it, has not this flag of build
-        return [str(error).replace("overwrite=True", "--overwrite")]
+        return [str(error)]
     line = f"{state.folder} already holds this build, unless the content of inputs has changed"
     return [line] if state.manifest else []
 

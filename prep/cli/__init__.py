@@ -1,1 +1,1 @@
-"""The command line: one file per verb, the table of verbs, and the parser."""
+"""The command line: arguments derived from public functions, the table of verbs, files of options."""

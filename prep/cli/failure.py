@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import os
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from tfshards.prep import install_text
-from tfshards.prep.cli.flags import with_flags
-from tfshards.prep.cli.option_files import Expanded
-from tfshards.prep.cli.parser import UsageError
 from tfshards.schemas import BuildError, FormatError, InputError, OptionsError, TfshardsError
 from tfshards.schemas.errors import one_line
 from tfshards.schemas.json_reader import Json
@@ -37,11 +34,7 @@ class Failure:
     message: str
     path: str | None = None
     remedy: str | None = None
-    prefix: str = "tfshards: "
     code: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.prefix}{self.message}"
 
     def to_json(self) -> dict[str, Json]:
         """Return the object that ``--json`` prints."""
@@ -54,18 +47,21 @@ class Failure:
         }
 
 
-def failure_of(error: Exception, parser: argparse.ArgumentParser, expanded: Expanded) -> Failure:
-    """Return what an error becomes; its kind is ``internal`` if it is a defect of the program."""
-    if isinstance(error, UsageError):
-        message = expanded.with_origin(str(error))
-        return Failure(2, "options", message, prefix=f"{error.prog}: ", code="usage")
+def failure_of(error: Exception, with_origin: Callable[[str], str], arguments: Sequence[str]) -> Failure:
+    """Return what an error becomes; its kind is ``internal`` if it is a defect of the program.
+
+    Args:
+        error: the error.
+        with_origin: adds to a message where an option that it names comes from.
+        arguments: the command line.
+    """
     if isinstance(error, (RuntimeError, BuildError)) and _NO_THREAD in str(error):
         remedy = "give a smaller number of jobs with --jobs, or raise the limit of processes (ulimit -u)"
         return Failure(1, "system", f"the system refused to start a thread; {remedy}", None, remedy)
     if isinstance(error, ModuleNotFoundError):
         # any other missing module is a defect
         with suppress(ModuleNotFoundError):
-            message = install_text(error, next(iter(expanded.arguments), "tfshards"))
+            message = install_text(error, next(iter(arguments), "tfshards"))
             return Failure(1, "missing", message, None, message.rpartition(": ")[2])
     fitting = [(name, status) for kind, name, status in _KINDS if isinstance(error, kind)]
     if not fitting:
@@ -75,18 +71,15 @@ def failure_of(error: Exception, parser: argparse.ArgumentParser, expanded: Expa
         name = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else None
         text = one_line(f"{name or 'operating system'}: {error.strerror}") if error.strerror else str(error)
         return Failure(status, kind, text, name)
-    message = expanded.with_origin(with_flags(str(error), parser))
     assert isinstance(error, TfshardsError)
-    stated = None if error.remedy is None else with_flags(error.remedy, parser)
-    return Failure(status, kind, message, _path_of(error), stated, code=error.code)
+    return Failure(status, kind, with_origin(str(error)), _path_of(error), error.remedy, code=error.code)
 
 
 def interruption(status: int, *, is_resumable: bool) -> Failure:
     """Return what an interruption becomes."""
     remedy = "run the same command to resume" if is_resumable else None
     message = f"interrupted; {remedy}" if remedy else "interrupted"
-    # after the ^C that a terminal shows
-    return Failure(status, "interrupted", message, None, remedy, "\n")
+    return Failure(status, "interrupted", message, None, remedy)
 
 
 def _path_of(error: Exception) -> str | None:

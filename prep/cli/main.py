@@ -1,8 +1,8 @@
-"""Run the command: parse the arguments, run the verb, and print its result, or its error.
+"""Run the command: parse the arguments, call the function of the verb, and print its result, or its error.
 
 The result goes to standard output, as text or as JSON; everything else is reported to the console, on
-standard error. Exit status: 0 success; 2 an invalid command line; 1 any other error, and problems that
-``verify`` found; 130 interrupted, 143 ended by SIGTERM, 129 by SIGHUP.
+standard error. Exit status: 0 success; 2 an invalid command line; 1 any other error, and what ``verify``,
+``diff`` and ``audit`` found; 130 interrupted, 143 ended by SIGTERM, 129 by SIGHUP.
 """
 
 from __future__ import annotations
@@ -21,16 +21,14 @@ from importlib.metadata import version
 from types import FrameType
 from typing import NoReturn
 
+from tfshards.prep.cli.config import Config, read_config
 from tfshards.prep.cli.failure import Failure, failure_of, interruption
-from tfshards.prep.cli.flags import with_flags
-from tfshards.prep.cli.option_files import Expanded, expand
-from tfshards.prep.cli.parser import make_parser
-from tfshards.prep.cli.verb import Result, Verb
+from tfshards.prep.cli.parser import Verb, make_parser, subcommands
 from tfshards.prep.cli.verbs import VERBS
 from tfshards.prep.progress.console import Console, console, reporting
-from tfshards.prep.progress.lines import lines_to, to_stderr
 from tfshards.prep.progress.threads import limited_jobs
 from tfshards.schemas import OptionsError
+from tfshards.schemas.json_reader import as_json
 
 
 def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VERBS) -> int:
@@ -40,49 +38,47 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
     own, beam_args = given[:end], given[end + 1 :]
     # Beam and its dependencies warn at import about parts that are not used here.
     logging.basicConfig(level=logging.ERROR)
-    expanded = Expanded(own)
-    parser, args = argparse.ArgumentParser(), argparse.Namespace()
+    config, args = Config(), argparse.Namespace()
     # until the arguments are parsed, which may fail
-    as_json = "--json" in own
+    prints_json = "--json" in own
     with ExitStack() as stack:
         try:
             parser = make_parser(verbs, own)
-            expanded = expand(own, parser)
-            args, unknown = _parsed(parser, expanded.arguments)
-            # the parser of the verb, whose help lists the options
-            parser, as_json = args.parser, args.json
+            if own and own[0].startswith("-") and own[0] not in parser._option_string_actions:
+                parser.error(f"unrecognized arguments: {own[0]} before COMMAND; options follow it")
+            config = _configured(parser, own)
+            args, unknown = _parsed(parser, own)
+            prints_json = args.json
             if unknown:
-                hint = "; options of Apache Beam follow a bare --" if args.verb.takes_beam_args else ""
-                parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
-            _check_not_empty(args)
-            _check_beam_args(args, beam_args, verbs)
+                args.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+            _check_beam_args(args, beam_args)
             stack.enter_context(reporting(Console(is_quiet=args.quiet, is_verbose=args.verbose)))
             console().detail(f"tfshards {version('tfshards')}, {args.parser.prog}")
-            stack.enter_context(limited_jobs(getattr(args, "jobs", None)))
-            args.beam_args = beam_args
-            stack.enter_context(lines_to(lambda text, warns: to_stderr(with_flags(text, parser), warns)))
-            args.verbs = verbs
-            result: Result = args.verb.run(args)
-            _print_result(result, as_json=as_json)
-            console().detail(f"exit status {result.status}")
-            return result.status
+            stack.enter_context(limited_jobs(args.jobs))
+            result = args.call.run({**vars(args), "beam_args": beam_args})
+            _print_result(result, prints_json=prints_json)
+            # a report of faults is false, other results are true
+            status = 1 if hasattr(result, "to_json") and not result else 0
+            console().detail(f"exit status {status}")
+            return status
         except SystemExit as end:
             # raised by argparse after --help
             return int(end.code or 0)
         except KeyboardInterrupt as error:
-            verb = verbs.get(own[0]) if own else None
             status = error.status if isinstance(error, _Terminated) else 130
-            failure = interruption(status, is_resumable=bool(verb and verb.is_resumable))
-            console().error(str(failure))
-            _print_failure(failure, as_json=as_json)
+            call = getattr(args, "call", None)
+            failure = interruption(status, is_resumable=bool(call and call.takes_beam_args))
+            # after the ^C that a terminal shows
+            console().error(f"\n{failure.message}")
+            _print_failure(failure, prints_json=prints_json)
             return status
         except Exception as error:
-            failure = failure_of(error, parser, expanded)
+            failure = failure_of(error, lambda message: config.with_origin(message, args), own)
             console().detail(traceback.format_exc())
-            _print_failure(failure, as_json=as_json)
+            _print_failure(failure, prints_json=prints_json)
             if failure.kind == "internal":
                 raise
-            console().error(str(failure))
+            console().error(f"tfshards: {failure.message}")
             return failure.status
 
 
@@ -92,8 +88,8 @@ def entry(verbs: Mapping[str, Verb] = VERBS) -> NoReturn:
         # file names need not be UTF-8, and a terminal need not be able to show them
         sys.stdout.reconfigure(errors="backslashreplace")
     signal.signal(signal.SIGTERM, _terminate)
-    # Windows has no such signal, and a program that nohup has started ignores it.
-    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+    # a program that nohup has started ignores this signal
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         signal.signal(signal.SIGHUP, _terminate)
     status = main(verbs=verbs)
     for stream in (sys.stdout, sys.stderr):
@@ -118,6 +114,21 @@ def _terminate(number: int, _: FrameType | None) -> NoReturn:
     raise _Terminated(number)
 
 
+def _configured(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> Config:
+    """Read the file of options that a command line names, for the parser of its verb and kind."""
+    commands = subcommands(parser)
+    if not arguments or arguments[0] not in commands:
+        return Config()
+    leaf, siblings = commands[arguments[0]], list[argparse.ArgumentParser]()
+    if kinds := subcommands(leaf):
+        kind = next(iter(arguments[1:2]), "")
+        if kind not in kinds:
+            return Config()
+        leaf = kinds[kind]
+        siblings = [subcommands(each)[kind] for each in commands.values() if subcommands(each)]
+    return read_config(arguments, leaf, siblings)
+
+
 def _parsed(
     parser: argparse.ArgumentParser, arguments: Sequence[str]
 ) -> tuple[argparse.Namespace, list[str]]:
@@ -129,33 +140,30 @@ def _parsed(
         raise SystemExit(1) from None
 
 
-def _check_not_empty(args: argparse.Namespace) -> None:
-    """Raise OptionsError if a path is empty, which would be the working directory."""
-    for name in ("source", "sources", "dataset", "directory"):
-        given = getattr(args, name, None)
-        if given == "" or (isinstance(given, list) and "" in given):
-            raise OptionsError("path-empty", name=name)
-
-
-def _check_beam_args(args: argparse.Namespace, beam_args: Sequence[str], verbs: Mapping[str, Verb]) -> None:
+def _check_beam_args(args: argparse.Namespace, beam_args: Sequence[str]) -> None:
     """Raise OptionsError unless options of Beam have an effect, and those of the local engine."""
-    if beam_args and not args.verb.takes_beam_args:
-        *names, last = (one.name for one in verbs.values() if one.takes_beam_args)
-        raise OptionsError("beam-options-useless", allowed=f"{', '.join(names)} and {last}")
-    jobs = getattr(args, "jobs", None)
-    if jobs is not None and (beam_args or getattr(args, "engine", None) == "beam"):
-        raise OptionsError("jobs-with-beam", jobs=jobs)
+    if beam_args and not args.call.takes_beam_args:
+        raise OptionsError(
+            f"{args.verb.name} does not run on Apache Beam, so leave out -- and what follows it"
+        )
+    if args.jobs is not None and (beam_args or getattr(args, "engine", None) == "beam"):
+        raise OptionsError(
+            f"jobs={args.jobs} limits a build on this machine; leave it out, and give Apache Beam an option "
+            "of its own, such as --direct_num_workers"
+        )
 
 
-def _print_result(result: Result, *, as_json: bool) -> None:
+def _print_result(result: object, *, prints_json: bool) -> None:
     """Print a result; it is not an error if its reader has read enough, or there is none."""
+    # what a generator yields is printed as it comes
+    are_several = isinstance(result, (list, Iterator))
     try:
-        if as_json:
-            print(json.dumps(result.to_json(), indent=1))
+        if prints_json:
+            found = [_json_of(each) for each in result] if are_several else _json_of(result)  # type: ignore[attr-defined]
+            print(json.dumps(found, indent=1))
         else:
-            text = result.text()
-            for part in text if isinstance(text, Iterator) else [text]:
-                print(part)
+            for each in result if are_several else [result]:  # type: ignore[attr-defined]
+                print(each if isinstance(each, (str, os.PathLike)) else repr(each))
         if sys.stdout is not None:
             sys.stdout.flush()
     except BrokenPipeError:
@@ -166,12 +174,18 @@ def _print_result(result: Result, *, as_json: bool) -> None:
         raise OSError(error.errno, error.strerror, "standard output") from None
 
 
+def _json_of(value: object) -> object:
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    return value.to_json() if hasattr(value, "to_json") else as_json(value)
+
+
 def _abandon_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _print_failure(failure: Failure, *, as_json: bool) -> None:
-    if as_json:
+def _print_failure(failure: Failure, *, prints_json: bool) -> None:
+    if prints_json:
         # standard output may be the fault
         with suppress(OSError):
             print(json.dumps(failure.to_json()), flush=True)

@@ -1,25 +1,25 @@
-"""Create the parser of the command line from the table of verbs."""
+"""The table row of a verb, and the parser of the command line that the rows give."""
 
 from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
+from importlib import import_module
 from importlib.metadata import version
-from typing import NoReturn, get_args
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NoReturn
 
-from tfshards.prep.cli.arguments import add_build_arguments
-from tfshards.prep.cli.option_files import add_config
-from tfshards.prep.cli.verb import Verb
-from tfshards.prep.engines.table import EngineName
-from tfshards.prep.sources.kinds import KINDS
+from tfshards.prep.cli.config import add_config
+from tfshards.prep.cli.derive import Call, description_of, plain
+from tfshards.prep.sources.kinds import KINDS, Kind
 from tfshards.schemas import OptionsError
 
 # What argparse reports of a word that it does not know.
 _UNKNOWN = re.compile(r"invalid choice: '([^']*)'|unrecognized arguments: (-[^ =]+)")
-# A file of options serves both: each also knows the options of the other.
-_WITH_KINDS = {"build", "plan"}
 # Text after the options in the help of a verb that an engine runs.
 _BEAM_EPILOG = (
     "All cores of this machine do the work. To use Apache Beam instead, give its pipeline options after a "
@@ -27,8 +27,38 @@ _BEAM_EPILOG = (
 )
 
 
+@dataclass(frozen=True)
+class Verb:
+    """A verb of the command line: a public function, whose parameters are the arguments.
+
+    Attributes:
+        name: name of the verb and of the function.
+        module: module of the function, which is imported when the verb runs.
+        positional: parameters that are positional arguments, in addition to the first one.
+        has_kinds: whether a source, the first argument, is made from the arguments of one of the kinds.
+    """
+
+    name: str
+    module: str
+    positional: tuple[str, ...] = ()
+    has_kinds: bool = False
+
+    def load(self) -> Callable[..., Any]:
+        """Return the function."""
+        found: Callable[..., Any] = getattr(import_module(self.module), self.name)
+        return found
+
+    @property
+    def summary(self) -> str:
+        """The first sentence of the docstring, read from the file, since an import may take a second."""
+        spec = find_spec(self.module)
+        text = Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""
+        found = re.search(rf'^def {self.name}\(.*?^    """(.*?)[.:;"\n]', text, re.MULTILINE | re.DOTALL)
+        return plain(found[1]) if found else ""
+
+
 def make_parser(verbs: Mapping[str, Verb], arguments: Sequence[str] | None = None) -> argparse.ArgumentParser:
-    """Return the parser; it sets the attributes ``verb`` and ``parser``, the parser of the verb.
+    """Return the parser; it sets the attributes ``verb``, ``call`` and ``parser``, the parser of the verb.
 
     Args:
         verbs: the table of verbs.
@@ -46,54 +76,43 @@ def make_parser(verbs: Mapping[str, Verb], arguments: Sequence[str] | None = Non
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_IntermixedParser)
     for verb in verbs.values():
         # a new option must not change what an abbreviation in somebody's script means
-        sentence = f"{verb.help[0].upper()}{verb.help[1:]}."
-        own = commands.add_parser(verb.name, help=verb.help, description=sentence, allow_abbrev=False)
+        own = commands.add_parser(verb.name, help=verb.summary, allow_abbrev=False)
         own.set_defaults(verb=verb, parser=own)
-        if only not in (None, verb.name) and not {only, verb.name} <= _WITH_KINDS:
+        # build and plan share a file of options: each knows those of the other
+        if only not in (None, verb.name) and not (
+            verb.has_kinds and verbs[only].has_kinds if only else False
+        ):
             continue
-        leaves = [*_add_kinds(own, kind)] if verb.has_kinds else [own]
-        for leaf in leaves:
-            verb.add_arguments(leaf)
-            if any(action.option_strings and action.dest != "help" for action in leaf._actions):
-                add_config(leaf)
-            _add_reporting(leaf)
-            if verb.takes_beam_args:
-                leaf.add_argument(
-                    "--engine",
-                    choices=get_args(EngineName),
-                    help="engine that does the work: local, all cores of this machine, or beam, Apache Beam "
-                    "(default: beam if pipeline options follow a bare --, or else local)",
-                )
-                leaf.epilog = " ".join(filter(None, [leaf.epilog, _BEAM_EPILOG]))
-            if verb.takes_jobs:
-                leaf.add_argument(
-                    "--jobs",
-                    type=int,
-                    metavar="N",
-                    help="use at most N processes, or threads that compute (default: one per core)",
-                )
+        function = verb.load()
+        if not verb.has_kinds:
+            _add_arguments(own, verb, function, None)
+            continue
+        kinds = own.add_subparsers(required=True, metavar="KIND", parser_class=_IntermixedParser)
+        for each in KINDS.values():
+            leaf = kinds.add_parser(each.name, help=each.help, allow_abbrev=False)
+            if kind in (None, each.name):
+                _add_arguments(leaf, verb, function, each)
     return parser
 
 
-def _add_kinds(parser: argparse.ArgumentParser, only: str | None) -> Iterator[_Parser]:
-    """Add to a verb's parser one for each kind of source, and yield those whose arguments are needed."""
-    add_config(parser)
-    kinds = parser.add_subparsers(required=True, metavar="KIND", parser_class=_IntermixedParser)
-    for kind in KINDS.values():
-        own = kinds.add_parser(
-            kind.name, help=kind.help, description=f"Source: {kind.help}.", allow_abbrev=False
-        )
-        own.set_defaults(kind=kind, parser=own)
-        if only in (None, kind.name):
-            add_build_arguments(own, kind)
-            yield own
-
-
-def _add_reporting(parser: argparse.ArgumentParser) -> None:
-    """Add the options about what a command prints, which every verb has."""
-    group = parser.add_argument_group("output")
-    add = group.add_argument
-    add("--json", action="store_true", help="print the result, or the error, as JSON")
+def _add_arguments(
+    parser: argparse.ArgumentParser, verb: Verb, function: Callable[..., Any], kind: Kind | None
+) -> None:
+    """Add the arguments of a verb, which are those of its function, and the ones that all verbs have."""
+    call = Call.of(function, {"source": kind.source} if kind else {})
+    parser.description = "\n\n".join(map(description_of, filter(None, [kind and kind.source, function])))
+    parser.formatter_class = _Formatter
+    left_out = ("max_rejected",) if kind and not kind.can_reject else ()
+    call.add_to(parser, verb.positional, left_out)
+    group = parser.add_argument_group("every command")
+    add_config(group)
+    group.add_argument(
+        "--jobs",
+        type=int,
+        metavar="N",
+        help="use at most N processes, or threads that compute (default: one per core)",
+    )
+    group.add_argument("--json", action="store_true", help="print the result, or the error, as JSON")
     only_one = group.add_mutually_exclusive_group()
     only_one.add_argument(
         "-q", "--quiet", action="store_true", help="print no status and no progress, only warnings and errors"
@@ -101,25 +120,49 @@ def _add_reporting(parser: argparse.ArgumentParser) -> None:
     only_one.add_argument(
         "-v", "--verbose", action="store_true", help="also print logs of libraries, and tracebacks of errors"
     )
+    if call.takes_beam_args:
+        parser.epilog = _BEAM_EPILOG
+    parser.set_defaults(verb=verb, parser=parser, call=call)
 
 
-class UsageError(OptionsError):
-    """The command line is not one that a parser accepts."""
+def subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """Return the parsers of the commands of a parser."""
+    actions = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    return dict(actions[0].choices) if actions else {}
 
-    def __init__(self, prog: str, message: str) -> None:
-        super().__init__("usage", message=message, prog=prog)
-        self.prog: str = prog
+
+class _Formatter(argparse.HelpFormatter):
+    """Keeps the paragraphs of a description."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        fill = super()._fill_text
+        return "\n\n".join(fill(each, width, indent) for each in text.split("\n\n"))
 
 
 class _Parser(argparse.ArgumentParser):
     """A parser that raises a mistake; argparse prints all options, and ends the program."""
 
     def error(self, message: str) -> NoReturn:
+        message = message.replace("ignored explicit argument", "a switch has no value, but it was given")
+        hint = self._close(message) or self._hint(message)
+        raise OptionsError(f"{message}{hint}; see {self.prog} --help", code="usage")
+
+    def _hint(self, message: str) -> str:
+        """Return what may be wrong about a word that resembles no other."""
+        _, is_unrecognized, words = message.partition("unrecognized arguments: ")
+        if not is_unrecognized:
+            return ""
+        if not words.startswith("-"):
+            return "; repeat the flag for each NAME=VALUE" if "=" in words else ""
+        call = self.get_default("call")
+        return "; options of Apache Beam follow a bare --" if call and call.takes_beam_args else ""
+
+    def _close(self, message: str) -> str:
         unknown = _UNKNOWN.search(message)
-        known = [*self._option_string_actions]
-        known += [str(choice) for action in self._actions for choice in action.choices or ()]
+        known = [*self._option_string_actions, *subcommands(self)]
+        known += re.findall(r"[\w-]+", message.partition("choose from")[2])
         close = get_close_matches(unknown[1] or unknown[2], known, n=1, cutoff=0.7) if unknown else []
-        raise UsageError(self.prog, message + (f"; was {close[0]} meant?" if close else ""))
+        return f"; was {close[0]} meant?" if close else ""
 
 
 class _IntermixedParser(_Parser):

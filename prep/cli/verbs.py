@@ -1,41 +1,27 @@
-"""The table of verbs: a new verb is one new file here, and one row in this table."""
+"""The verbs of this room, in the order of the help: a new verb is one row."""
 
 from __future__ import annotations
 
-from tfshards.prep.cli.adopt import ADOPT
-from tfshards.prep.cli.audit import AUDIT
-from tfshards.prep.cli.build import BUILD, PLAN
-from tfshards.prep.cli.completion import COMPLETION
-from tfshards.prep.cli.derived import MERGE, RESHARD
-from tfshards.prep.cli.edited import APPEND, RELABEL, REMOVE
-from tfshards.prep.cli.export import EXPORT
-from tfshards.prep.cli.generations import GENERATIONS, PRUNE, RESTORE
-from tfshards.prep.cli.show import DIFF, INFO, REPORT, SHOW
-from tfshards.prep.cli.verb import Verb
-from tfshards.prep.cli.verify import VERIFY
+from tfshards.prep.cli.parser import Verb
 
-# in the order of the help
-VERBS: dict[str, Verb] = {
-    verb.name: verb
-    for verb in (
-        BUILD,
-        PLAN,
-        INFO,
-        SHOW,
-        REPORT,
-        VERIFY,
-        AUDIT,
-        DIFF,
-        GENERATIONS,
-        RESTORE,
-        PRUNE,
-        ADOPT,
-        RESHARD,
-        MERGE,
-        APPEND,
-        REMOVE,
-        RELABEL,
-        EXPORT,
-        COMPLETION,
-    )
-}
+_ROWS = (
+    Verb("build", "tfshards.prep.building.build", ("dataset",), has_kinds=True),
+    Verb("plan", "tfshards.prep.building.build", ("dataset",), has_kinds=True),
+    Verb("info", "tfshards.prep.verification.info"),
+    Verb("show", "tfshards.prep.verification.show", ("key",)),
+    Verb("report", "tfshards.prep.reporting.report"),
+    Verb("verify", "tfshards.prep.verification.verify"),
+    Verb("audit", "tfshards.prep.auditing.audit"),
+    Verb("diff", "tfshards.prep.deriving.diff", ("other",)),
+    Verb("generations", "tfshards.prep.building.generations"),
+    Verb("restore", "tfshards.prep.building.generations", ("folder",)),
+    Verb("prune", "tfshards.prep.building.generations"),
+    Verb("adopt", "tfshards.prep.adoption.adopt"),
+    Verb("reshard", "tfshards.prep.deriving.reshard", ("dataset",)),
+    Verb("merge", "tfshards.prep.deriving.merge", ("dataset",)),
+    Verb("append", "tfshards.prep.deriving.append", ("dataset",)),
+    Verb("remove", "tfshards.prep.deriving.remove"),
+    Verb("relabel", "tfshards.prep.deriving.relabel"),
+    Verb("export", "tfshards.prep.exporting.export", ("directory",)),
+)
+VERBS: dict[str, Verb] = {verb.name: verb for verb in _ROWS}

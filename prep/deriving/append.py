@@ -34,7 +34,7 @@ from tfshards.schemas.json_reader import Json
 from tfshards.schemas.storage import AnyPath
 
 # A source, or its inputs as they are named on the command line.
-Inputs: TypeAlias = "Source | str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
+Inputs: TypeAlias = "Sequence[str | os.PathLike[str]] | str | os.PathLike[str] | Source"
 
 
 @takes_log
@@ -43,14 +43,14 @@ def append(
     dataset: str | os.PathLike[str],
     *,
     shards: Shards = None,
-    max_rejected: Fraction | float | str = DEFAULT_MAX_REJECTED,
+    max_rejected: str | float | Fraction = DEFAULT_MAX_REJECTED,
     follow_links: bool = False,
     new_classes: bool = False,
     engine: EngineName | None = None,
     beam_args: Sequence[str] = (),
     log: Log = to_stderr,
 ) -> Manifest:
-    """Add the new examples of ``source`` to a dataset and return its new manifest.
+    """Add new examples to a dataset in new shards, with the options of its build.
 
     An input is new if no example of the dataset has its key. An input that the dataset rejected is new if it
     would not be rejected for the same reason now. New examples are written to new shards; their splits are
@@ -62,19 +62,22 @@ def append(
     An interrupted call resumes when it is repeated.
 
     Args:
-        source: either paths, for which the options are those in the dataset's manifest: an image folder;
-            array arguments; or a table and, if its images are in another folder, that folder. Or a source
-            with the options of the build. It may hold only new examples, or known ones as well.
+        source: inputs of the dataset with additions, or only new inputs: a folder of images, array arguments,
+            or a table and, if its images are in another folder, that folder. The options are those in the
+            dataset's manifest; in Python a source with the options of the build may be given as well.
         dataset: folder of the dataset.
-        shards: number of new shards of each split, or a dict by split; by default by
-            ``Options.shard_size``.
-        max_rejected: maximum share of the new inputs that may be rejected, such as ``0.01`` or ``"1%"``.
-        follow_links: follow links out of the image folder. Only for paths; not required if the dataset was
-            built from an image folder with this option.
+        shards: number of new shards of every split, or of single splits by name, such as 64 or val=8; by
+            default one per 128 MiB of new inputs.
+        max_rejected: largest share of the new inputs that may be rejected, such as 0.01 or 1%; with more the
+            call fails.
+        follow_links: follow links out of the folder of images, unless the build did, which is recorded.
         new_classes: add classes that the dataset does not have to the end of its class names, sorted.
-        engine: engine that writes the shards, as for ``build``.
+        engine: engine that writes the shards: "local", all cores of this machine, or "beam", Apache Beam.
         beam_args: Apache Beam's pipeline options, as for ``build``.
         log: receives status lines.
+
+    Returns:
+        The new manifest.
 
     Raises:
         OptionsError: an argument is invalid.

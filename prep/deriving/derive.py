@@ -212,7 +212,7 @@ def derived_from_all(
     splits = {name: whole(shards_of(origins, name)) for name in outline.splits}
     if counts is not None:
         compression = options.compression or outline.compression
-        num_shards = _num_shards(splits, options.shard_size, counts)
+        num_shards = _num_shards(splits, options.shard_bytes, counts)
         splits = {name: in_new_shards(split, num_shards[name]) for name, split in splits.items()}
         recorded: dict[str, Json] = {"shards": dict(num_shards)}
         if compression != "none":

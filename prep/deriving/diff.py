@@ -141,6 +141,10 @@ class Diff:
         """Whether neither the examples nor the options differ."""
         return self.has_same_examples and not self.options
 
+    def __bool__(self) -> bool:
+        """Return whether nothing differs, as a report of ``verify`` is true if it has no problem."""
+        return self.is_same
+
     def __repr__(self) -> str:
         """Return each kind of difference with its number and its first examples; ``to_json`` has all."""
         lines = []
@@ -165,7 +169,7 @@ class Diff:
 
 
 def diff(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> Diff:
-    """Return how the dataset ``other`` differs from the dataset ``one``.
+    """Compare the examples and the options of two datasets.
 
     Examples with the same key are compared in the features that both datasets have. Classes are compared by
     name. If the digests of all splits are equal, nothing is read; nor is a shard whose keys and records have

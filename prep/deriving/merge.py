@@ -28,6 +28,7 @@ def merge(
     sources: Sequence[str | os.PathLike[str]] | Mapping[str, str | os.PathLike[str]],
     dataset: str | os.PathLike[str],
     *,
+    as_splits: bool = False,
     shards: Shards = None,
     overwrite: bool = False,
     options: ShardOptions | None = None,
@@ -35,7 +36,7 @@ def merge(
     beam_args: Sequence[str] = (),
     log: Log = to_stderr,
 ) -> Manifest:
-    """Merge the datasets ``sources`` into a new one in the folder ``dataset`` and return its manifest.
+    """Merge several datasets into one, split by split.
 
     Each split holds the examples of the splits of the same name, which is verified by digest. A key may be in
     only one of the datasets. Without ``shards`` and options of shards, the existing shards are linked under
@@ -46,16 +47,21 @@ def merge(
     shards, since the key of each example becomes ``SPLIT/KEY``, so that keys stay unique.
 
     Args:
-        sources: folders of two or more datasets with the same features and class names; or a dict of them by
-            the name of the split that each becomes, such as ``{"train": "data/a", "test": "data/b"}``, where
-            each dataset has one split.
-        dataset: folder of the new dataset; created if it is missing.
-        shards: number of new shards of each split, or a dict by split.
+        sources: folders of two or more datasets with the same features and class names; or, where each
+            dataset has one split and becomes the split of a name, SPLIT=FOLDER of each with "as_splits", such
+            as train=data/a test=data/b, or in Python a dict of them.
+        dataset: folder of the new dataset, whose last part is its default name; created if it is missing.
+        as_splits: the sources are SPLIT=FOLDER.
+        shards: number of new shards of every split, or of single splits by name, such as 64 or val=8; by
+            default the shards of all datasets are linked or copied unchanged.
         overwrite: replace another dataset in ``dataset``.
         options: size and compression of new shards, and the name of the new dataset.
-        engine: engine that writes the shards, as for ``build``.
+        engine: engine that writes the shards: "local", all cores of this machine, or "beam", Apache Beam.
         beam_args: Apache Beam's pipeline options, as for ``build``.
         log: receives status lines.
+
+    Returns:
+        The new manifest.
 
     Raises:
         OptionsError: an argument is invalid.
@@ -66,11 +72,12 @@ def merge(
     run = find_run(engine, beam_args)
     options = options or ShardOptions()
     counts = ShardCounts.of(shards, options.shard_size)
-    as_splits = [*sources] if isinstance(sources, Mapping) else []
-    check_strings("sources", as_splits)
+    sources = _by_split(sources) if as_splits else sources
+    splits_of_roots = [*sources] if isinstance(sources, Mapping) else []
+    check_strings("sources", splits_of_roots)
     roots = [*sources.values()] if isinstance(sources, Mapping) else sources
     _check_sources(roots)
-    names = as_splits or [""] * len(roots)
+    names = splits_of_roots or [""] * len(roots)
     origins = [open_origin(root, split) for root, split in zip(roots, names, strict=True)]
     folder = output_folder(dataset, *(origin.root for origin in origins))
     name = dataset_name(folder, Options(name=options.name))
@@ -80,14 +87,14 @@ def merge(
         _check_same(origins[0], other, is_mixed=is_mixed)
     if not origins[0].has_keys:
         report_warning("the examples have no keys, so repeated examples cannot be found")
-    elif not as_splits:
+    elif not splits_of_roots:
         # with the splits before them, keys of different datasets differ
         check_keys_differ(origins)
     manifests = [origin.manifest for origin in origins]
     splits, totals = joined(manifests, manifests[0].schema)
     recorded: dict[str, Json] = {"source": "merge", "of": [origin.to_json() for origin in origins]}
     # different cuts do not determine the split of a key, nor do cuts of a single split
-    cuts = {} if as_splits else manifests[0].split_cuts
+    cuts = {} if splits_of_roots else manifests[0].split_cuts
     outline = Manifest(
         name=name,
         build_id="",
@@ -95,12 +102,23 @@ def merge(
         schema=manifests[0].schema,
         splits=splits,
         totals=totals,
-        options={**recorded, "as_splits": [*as_splits]} if as_splits else recorded,
+        options={**recorded, "as_splits": [*splits_of_roots]} if splits_of_roots else recorded,
         split_cuts=cuts if all(manifest.split_cuts == cuts for manifest in manifests) else {},
         compression=manifests[0].compression,
     )
     new = derived_from_all(outline, origins, run, options, counts if is_mixed else None)
     return commit_new(new, folder, overwrite=overwrite)
+
+
+def _by_split(sources: object) -> dict[str, str]:
+    """Return the folder of each split in texts such as ``train=data/a``."""
+    folders: dict[str, str] = {}
+    for source in sources if isinstance(sources, (list, tuple)) else ():
+        split, equals, folder = str(source).partition("=")
+        if not equals or not folder or split in folders:
+            raise OptionsError(f"as_splits=True: {source!r} must be SPLIT=FOLDER, with each split given once")
+        folders[split] = folder
+    return folders
 
 
 def _check_sources(sources: Sequence[str | os.PathLike[str]]) -> None:

@@ -34,7 +34,7 @@ def relabel(
     beam_args: Sequence[str] = (),
     log: Log = to_stderr,
 ) -> Manifest:
-    """Give examples of a dataset other classes and return its new manifest.
+    """Give examples of a dataset other classes.
 
     Only the shards that hold the examples are written. In their records only the label changes, which is
     verified, as is the digest of all others. Each example stays in its split and at its position. The old
@@ -43,12 +43,15 @@ def relabel(
 
     Args:
         dataset: folder of the dataset.
-        labels: CSV, TSV, JSON Lines or Parquet file with the columns ``key`` and ``label``; or the labels by
-            key. A label is the name of a class, or its number if the classes have no names.
+        labels: CSV, TSV, JSON Lines or Parquet file with the columns "key" and "label". A label is the name
+            of a class, or its number if the classes have no names. In Python also a dict by key.
         new_classes: add classes that the dataset does not have to the end of its class names, sorted.
-        engine: engine that writes the shards, as for ``build``.
+        engine: engine that writes the shards: "local", all cores of this machine, or "beam", Apache Beam.
         beam_args: Apache Beam's pipeline options, as for ``build``.
         log: receives status lines.
+
+    Returns:
+        The new manifest.
 
     Raises:
         OptionsError: an argument is invalid.

@@ -16,6 +16,7 @@ from tfshards.prep.writing.build_folder import Reject
 from tfshards.schemas import InputError, Manifest, OptionsError
 from tfshards.schemas.errors import counted
 from tfshards.schemas.keys import occurrences
+from tfshards.schemas.storage import any_path
 
 
 @takes_log
@@ -27,7 +28,7 @@ def remove(
     beam_args: Sequence[str] = (),
     log: Log = to_stderr,
 ) -> Manifest:
-    """Remove examples, and rejected inputs, from a dataset and return its new manifest.
+    """Remove examples, and rejected inputs, from a dataset.
 
     Only the shards that hold the examples are written, and those that give examples to them so that the
     shards of a split differ by at most one example, if they did before. Records are copied without being
@@ -39,10 +40,14 @@ def remove(
 
     Args:
         dataset: folder of the dataset.
-        keys: file of keys, one per line, see ``prep/sources/keys.py``; or the keys.
-        engine: engine that writes the shards, as for ``build``.
+        keys: file of keys, one per line, such as "audit" writes with "keys"; a line that starts with a
+            quotation mark is a JSON string. In Python also the keys.
+        engine: engine that writes the shards: "local", all cores of this machine, or "beam", Apache Beam.
         beam_args: Apache Beam's pipeline options, as for ``build``.
         log: receives status lines.
+
+    Returns:
+        The new manifest.
 
     Raises:
         OptionsError: an argument is invalid.
@@ -56,6 +61,8 @@ def remove(
 
 def _wanted(keys: str | os.PathLike[str] | Collection[str | bytes]) -> list[bytes]:
     if isinstance(keys, (str, os.PathLike)):
+        if not any_path(keys).exists():
+            raise InputError(f"keys={os.fspath(keys)!r} does not exist; name a file with a key per line")
         found = read_keys(keys)
         if not found:
             raise InputError("keys-empty", keys=os.fspath(keys))

@@ -31,7 +31,7 @@ def reshard(
     beam_args: Sequence[str] = (),
     log: Log = to_stderr,
 ) -> Manifest:
-    """Write the dataset ``source`` to the folder ``dataset`` with new shards and return the new manifest.
+    """Write the examples of a dataset to other shards, in a new folder or in place.
 
     Records are copied without being parsed, decoded or encoded, and whole shards as files. Each split keeps
     its examples, which is verified by digest. An interrupted call resumes when it is repeated.
@@ -42,13 +42,18 @@ def reshard(
 
     Args:
         source: folder of a dataset.
-        dataset: folder of the new dataset; created if it is missing.
-        shards: number of shards of each split, or a dict by split; by default as many as ``source`` has.
+        dataset: folder of the new dataset, whose last part is its default name; created if it is missing.
+            With "overwrite" it may be the source.
+        shards: number of shards of every split, or of single splits by name, such as 64 or val=8; by default
+            as many as before.
         overwrite: replace another dataset in ``dataset``.
         options: size and compression of the new shards, and the name of the new dataset.
-        engine: engine that writes the shards, as for ``build``.
+        engine: engine that writes the shards: "local", all cores of this machine, or "beam", Apache Beam.
         beam_args: Apache Beam's pipeline options, as for ``build``.
         log: receives status lines.
+
+    Returns:
+        The new manifest.
 
     Raises:
         OptionsError: an argument is invalid.

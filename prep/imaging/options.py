@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
-from tfshards.prep.option import check_choices, option, recorded_values
+from tfshards.prep.option import check_choices, recorded_options
 from tfshards.schemas import OptionsError
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.pixel_files import MOST_SIDE
@@ -66,89 +66,66 @@ def parse_resize(text: str) -> Resize:
     return Resize(match[1], sides[0], sides[-1])
 
 
-def _depth(text: str) -> object:
-    if text == "float32":
-        raise OptionsError("depth-of-tensors")
-    return int(text) if text.isdecimal() else text
-
-
 @dataclass(frozen=True)
 class ImageOptions:
     """How images are checked, converted and stored.
 
-    ``tfshards build images --help`` describes each option.
-
     Attributes:
-        check: with ``none`` no other option applies, and images have no masks, boxes or keypoints.
-        alpha: None is ``keep`` if the channels allow it, else ``white``.
-        depth: with 16 and ``keep`` the values are uint16, and only gray images have more than 8 bits; the
-            loader multiplies the 8-bit values that ``keep`` stores.
-        format: ``keep`` writes images that need a change as PNG, but a resized JPEG as JPEG.
-        for_training: stands for ``resize``, ``format`` and ``jpeg_quality``, and is None afterwards.
-        usual_quality: quality of JPEG where ``jpeg_quality`` is not given; a dataset keeps that of its build.
-        mask: whether images are class maps: one channel of numbers, which are never mixed or scaled.
+        check: decode every image, or with "none" store files unchecked; no other option then applies, and
+            images have no masks, boxes or keypoints.
+        channels: store gray (1), RGB (3) or RGBA (4) images, or keep the channels of each image.
+        depth: reduce images to 8 bits per sample, store all as gray with 16, or keep the depth of each. 8-bit
+            values are multiplied by 257 where images have 16 bits: by the build, or with "keep" by the
+            loader, for which the values are uint16.
+        mask_depth: bits per sample of masks, such as 16 for depth maps next to photos of 8 bits; by default
+            the depth of the images.
+        alpha: blend transparent images over white (by default with 1 or 3 channels), or keep the alpha
+            channel (by default with 4 channels or "keep").
+        animation: reject files with several frames or pages, or store the first frame.
+        resize: new size of images: "short=256" and "long=1024" limit a side and never enlarge; "224x224"
+            (height and width) is exact.
+        format: format of stored images; "keep" stores the bytes of a file if they can be kept, else PNG, or
+            JPEG for a resized JPEG.
+        jpeg_quality: write JPEG of this quality, from 1 to 100, where PNG would be written; by default 95
+            with the format "jpeg".
+        max_pixels: reject images with more pixels.
+        for_training: store images for random crops of so many pixels a side: JPEG of quality 90, short side
+            1.15 times as long. It stands for "resize", "format" and "jpeg_quality".
 
     Raises:
         OptionsError: an option is not allowed, or two exclude each other.
     """
 
-    check: Check = option("decode", "decode every image, or store files unchecked", choices=get_args(Check))
-    channels: Channels = option(
-        3, "store gray, RGB or RGBA images, or keep the channels of each image", choices=get_args(Channels)
-    )
-    depth: Depth = option(
-        8,
-        "reduce images to 8 bits per sample, store all as gray with 16, or keep the depth of each; 8-bit "
-        "values are multiplied by 257 where images have 16 bits",
-        metavar="{8,16,keep}",
-        choices=get_args(Depth),
-        parse=_depth,
-    )
-    mask_depth: Literal[8, 16] | None = option(
-        None,
-        "bits per sample of masks, such as 16 for depth maps next to photos of 8 bits",
-        metavar="{8,16}",
-        choices=(8, 16),
-        parse=_depth,
-        default_text="the depth of the images",
-    )
-    alpha: Alpha | None = option(
-        None,
-        "blend transparent images over white (default with 1 or 3 channels), or store the alpha channel "
-        "(default with 4 or keep)",
-        choices=get_args(Alpha),
-    )
-    animation: Animation = option(
-        "reject",
-        "reject files with several frames or pages, or store the first",
-        choices=get_args(Animation),
-    )
-    resize: str | None = option(
-        None,
-        "resize images: short=256 and long=1024 limit a side and never enlarge; HEIGHTxWIDTH is exact",
-        metavar="SIZE",
-    )
-    format: Format = option(
-        "keep",
-        "format of stored images; keep stores the bytes of a file if they can be kept, else PNG",
-        choices=get_args(Format),
-    )
-    jpeg_quality: int | None = option(
-        None,
-        f"write JPEG of this quality where PNG would be written ({JPEG_QUALITY} with --format jpeg)",
-        metavar="1-100",
-        parse=int,
-    )
-    max_pixels: int = option(DEFAULT_MAX_PIXELS, "reject images with more pixels", metavar="N", parse=int)
-    for_training: int | None = option(
-        None,
-        "store images for random crops of SIZE pixels: JPEG of quality 90, short side 1.15 times SIZE",
-        metavar="SIZE",
-        parse=int,
-        recorded="never",
-    )
+    check: Check = "decode"
+    channels: Channels = 3
+    depth: Depth = 8
+    mask_depth: Literal[8, 16] | None = None
+    alpha: Alpha | None = None
+    animation: Animation = "reject"
+    resize: str | None = None
+    format: Format = "keep"
+    jpeg_quality: int | None = None
+    max_pixels: int = DEFAULT_MAX_PIXELS
+    # None as soon as the options are made, since others have its meaning
+    for_training: int | None = None
+    # set by sources for the images that are class maps: one channel of numbers, never mixed or scaled
     mask: bool = False
+    # quality of JPEG without jpeg_quality; appending keeps the one of the build
     usual_quality: int = JPEG_QUALITY
+
+    # Names of the options that manifests record.
+    RECORDED: ClassVar = (
+        "check",
+        "channels",
+        "depth",
+        "mask_depth",
+        "alpha",
+        "animation",
+        "resize",
+        "format",
+        "jpeg_quality",
+        "max_pixels",
+    )
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -238,9 +215,7 @@ class ImageOptions:
         """
         if self.check == "none":
             return {"check": "none", "max_bytes": MAX_BYTES}
-        unnamed = ("mask", "for_training", "usual_quality")
-        names = [name for name in type(self).__dataclass_fields__ if name not in unnamed]
-        values = {name: getattr(self, name) for name in names}
+        values = {name: getattr(self, name) for name in self.RECORDED}
         alpha = "keep" if self.keeps_alpha else "white"
         return {**values, "max_bytes": MAX_BYTES, "alpha": alpha, "quality": self.quality}
 
@@ -253,5 +228,5 @@ def _is_integer(value: object) -> bool:
 def changed_images(recorded: Mapping[str, Json]) -> dict[str, Json]:
     """Return the image options among the options that a manifest records that are not the defaults."""
     defaults = ImageOptions().to_json()
-    values = recorded_values(ImageOptions, recorded)
+    values = recorded_options(ImageOptions.RECORDED, recorded)
     return {name: value for name, value in values.items() if value != defaults.get(name)}

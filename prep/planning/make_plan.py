@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from tfshards.prep.planning.balance import lay_out
-from tfshards.prep.planning.options import DEFAULT_SHARD_SIZE, Options, ShardCounts
+from tfshards.prep.planning.options import Options, ShardCounts
 from tfshards.prep.planning.plan import Plan, plan_id_of
 from tfshards.prep.planning.splits import Membership, split_by_ratio
 from tfshards.prep.sources.base import Listing, Reader, Source
@@ -53,12 +53,11 @@ def make_plan(
     """Return the plan of a build from ``reader``, with the reader's listing or with ``listing``."""
     listing = listing or reader.listing()
     membership = _membership(listing, seed, options)
-    shard_size = options.shard_size or DEFAULT_SHARD_SIZE
     num_examples = {split: len(examples) for split, examples in membership.examples.items()}
     counts = shards.of_splits(
         num_examples,
         {
-            split: math.ceil(int(listing.sizes[examples].sum()) / shard_size)
+            split: math.ceil(int(listing.sizes[examples].sum()) / options.shard_bytes)
             for split, examples in membership.examples.items()
         },
         options.shard_size,

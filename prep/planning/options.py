@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import partial
 from numbers import Integral
-from typing import Literal, TypeAlias, get_args
+from typing import ClassVar, Literal, TypeAlias
 
-from tfshards.prep.option import check_choices, option, to_json
+from tfshards.prep.option import changed_options, check_choices
 from tfshards.prep.planning.splits import parse_fraction, parse_ratios
 from tfshards.schemas import InputError, OptionsError
-from tfshards.schemas.compression import COMPRESSIONS, Compression, recorded_release
-from tfshards.schemas.errors import parse_size, size
+from tfshards.schemas.compression import Compression, recorded_release
+from tfshards.schemas.errors import parse_size
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import name_fault
 
@@ -29,67 +28,34 @@ class Options:
     """Options of a build.
 
     Attributes:
-        splits: ratio of each split, in order; they add up to 1. If empty, the splits are those of the source,
-            or a single split ``train``. Use a Fraction, or a string such as ``"1/3"`` or ``"90%"``, for a
-            ratio that is not exact as a float.
+        splits: ratio of each split, in order, such as train=0.9 and val=0.1; they add up to 1. By default the
+            splits are those of the source, or a single split "train". A text such as "1/3" or "90%", or a
+            Fraction, is exact where a float is not.
         stratify: apply the ratios to each class separately; with groups, as nearly as whole groups allow.
-        group_by: keep the examples of a group in one split; the kind of source defines the allowed values.
-        shard_size: source bytes per shard, if the number of shards is not given; 128 MiB by default.
+        group_by: keep the examples of a group in one split. Images are grouped by "folder", or by the one
+            (group) of a regular expression that is searched for in the key; rows by the values of a column or
+            an array.
+        shard_size: source bytes per shard, such as "256MiB", if the number of shards is not given; by default
+            128 MiB.
         name: name of the dataset; by default the last part of its path.
-        max_rejected: largest share of the inputs that may be rejected; the build fails if there are more.
-        duplicates: ``keep`` all inputs with the same content, ``drop`` all but the one with the smallest key,
-            or ``fail``.
-        compression: compression of the shards; ``gzip`` makes shards of uncompressed examples smaller, and
+        max_rejected: largest share of the inputs that may be rejected; with more the build fails.
+        duplicates: keep all inputs with the same content, drop all but the one with the smallest key, or
+            fail. The content is the images, or the values of examples without images.
+        compression: compression of the shards; "gzip" makes shards of uncompressed examples smaller, and
             slower to read.
 
     Raises:
         OptionsError: an option is not allowed.
     """
 
-    splits: Mapping[str, Fraction | float | str] = option(
-        {},
-        "split at random by ratio, such as --split train=0.9 --split val=0.1",
-        flag="split",
-        metavar="NAME=RATIO",
-        is_repeatable=True,
-        parse=parse_ratios,
-        recorded="always",
-        to_json=lambda splits: {name: str(ratio) for name, ratio in _exact(splits).items()},
-    )
-    stratify: bool = option(False, "apply the ratios to each class separately", recorded="always")
-    group_by: str | None = option(
-        None, "keep examples of one group in one split", metavar="WHAT", recorded="always"
-    )
-    shard_size: int | None = option(
-        None,
-        "choose the number of shards by source bytes per shard",
-        metavar="SIZE",
-        parse=partial(parse_size, name="shard_size"),
-        default_text=size(DEFAULT_SHARD_SIZE).replace(" ", "").replace(".0", ""),
-        recorded="never",
-    )
-    name: str | None = option(
-        None, "name of the dataset", default_text="the last part of DATASET", recorded="never"
-    )
-    max_rejected: Fraction | float | str = option(
-        DEFAULT_MAX_REJECTED,
-        "fail if more than this share of the inputs is rejected",
-        metavar="SHARE",
-        recorded="never",
-    )
-    # "fail" is recorded as well: it shows that the dataset has no duplicates.
-    duplicates: Duplicates = option(
-        "keep",
-        "keep examples with the same content, drop all but the one with the smallest key, or fail; content "
-        "is the images, or the values of examples without images",
-        choices=get_args(Duplicates),
-    )
-    compression: Compression = option(
-        "none",
-        "compression of the shards",
-        choices=COMPRESSIONS,
-        to_json=recorded_release,
-    )
+    splits: Mapping[str, str | float | Fraction] = field(default_factory=dict)
+    stratify: bool = False
+    group_by: str | None = None
+    shard_size: str | int | None = None
+    name: str | None = None
+    max_rejected: str | float | Fraction = DEFAULT_MAX_REJECTED
+    duplicates: Duplicates = "keep"
+    compression: Compression = "none"
 
     def __post_init__(self) -> None:
         if not isinstance(self.splits, Mapping):
@@ -99,7 +65,7 @@ class Options:
             if value and not ratios:
                 raise OptionsError("ratios-missing", given=given)
         check_choices(self)
-        check_shard_size(self.shard_size)
+        parse_shard_size(self.shard_size)
         if self.name is not None and name_fault(self.name):
             raise OptionsError("dataset-name-option", name_fault=name_fault(self.name))
         try:
@@ -115,24 +81,46 @@ class Options:
         return _exact(self.splits)
 
     @property
+    def shard_bytes(self) -> int:
+        """Source bytes per shard."""
+        return parse_shard_size(self.shard_size) or DEFAULT_SHARD_SIZE
+
+    @property
     def rejected_share(self) -> Fraction:
         """Exact value of ``max_rejected``."""
         return parse_fraction(str(self.max_rejected))
 
     def to_json(self) -> dict[str, Json]:
         """Return the options that change which bytes are written, for the build id and the manifest."""
+        found: dict[str, Json] = {
+            "splits": {name: str(ratio) for name, ratio in self.ratios.items()},
+            "stratify": self.stratify,
+            "group_by": self.group_by,
+            # "fail" is recorded as well: it shows that the dataset has no duplicates
+            **changed_options(self, ["duplicates"]),
+        }
+        if self.compression != "none":
+            found["compression"] = {**recorded_release(self.compression)}
         # shards differ by at most one example
-        return {**to_json(self), "balance": "count"}
+        return {**found, "balance": "count"}
 
 
 def _exact(splits: Mapping[str, Fraction | float | str]) -> dict[str, Fraction]:
     return parse_ratios([f"{name}={ratio}" for name, ratio in splits.items()])
 
 
-def check_shard_size(shard_size: int | None) -> None:
-    """Raise OptionsError if ``shard_size`` is given and is less than one byte."""
-    if shard_size is not None and shard_size < 1:
-        raise OptionsError("shard-size-range", shard_size=shard_size)
+def parse_shard_size(shard_size: str | int | None) -> int | None:
+    """Return the bytes in ``shard_size``, which may be a text such as ``128MiB``.
+
+    Raises:
+        OptionsError: it is not a size, or is less than one byte.
+    """
+    if shard_size is None:
+        return None
+    num_bytes = parse_size(shard_size, "shard_size") if isinstance(shard_size, str) else shard_size
+    if num_bytes < 1:
+        raise OptionsError(f"shard_size={shard_size!r} must be at least 1 byte")
+    return num_bytes
 
 
 @dataclass(frozen=True)
@@ -145,6 +133,9 @@ class ShardCounts:
     default: int | None = None
     by_split: Mapping[str, int] = field(default_factory=dict)
 
+    # How a command line gives them, see ``parse``.
+    METAVAR: ClassVar = "[SPLIT=]N"
+
     def __post_init__(self) -> None:
         asked_for = {_asked(split, count): count for split, count in self.by_split.items()}
         if self.default is not None:
@@ -156,7 +147,27 @@ class ShardCounts:
                 raise OptionsError("shards-range", asked=asked)
 
     @classmethod
-    def of(cls, shards: Shards, shard_size: int | None = None) -> ShardCounts:
+    def parse(cls, texts: Sequence[str]) -> ShardCounts:
+        """Return the numbers in texts such as ``64``, for every split, and ``val=8``, for one.
+
+        Raises:
+            OptionsError: a text is of another form, or two are about the same splits.
+        """
+        found: dict[str, int] = {}
+        for text in texts:
+            split, equals, number = text.rpartition("=")
+            if not number.isdecimal() or (equals and not split):
+                raise OptionsError(
+                    f"shards={text!r} must be N or SPLIT=N with a whole number, such as 64 or val=8"
+                )
+            if split in found:
+                of = f"the split {split!r}" if split else "every split"
+                raise OptionsError(f"shards={text!r}: the number of shards of {of} is given twice")
+            found[split] = int(number)
+        return cls(found.pop("", None), found)
+
+    @classmethod
+    def of(cls, shards: Shards, shard_size: str | int | None = None) -> ShardCounts:
         """Return the numbers in an argument ``shards``: an int for all splits, or a dict by split.
 
         Raises:
@@ -169,7 +180,7 @@ class ShardCounts:
         return shards
 
     def of_splits(
-        self, num_examples: Mapping[str, int], by_size: Mapping[str, int], shard_size: int | None
+        self, num_examples: Mapping[str, int], by_size: Mapping[str, int], shard_size: str | int | None
     ) -> dict[str, int]:
         """Return the number of shards of each split, or raise InputError if what was asked for does not fit.
 
@@ -193,7 +204,7 @@ class ShardCounts:
 
 
 # What functions accept as their argument ``shards``.
-Shards: TypeAlias = int | Mapping[str, int] | ShardCounts | None
+Shards: TypeAlias = ShardCounts | int | Mapping[str, int] | None
 
 
 def too_many_shards(

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
-from tfshards.prep.option import check_choices, option
+from tfshards.prep.option import check_choices
 from tfshards.schemas import OptionsError
-from tfshards.schemas.coordinates import BOX_FORMATS
 from tfshards.schemas.errors import check_path
+
+BoxFormat: TypeAlias = Literal[
+    "xywh",
+    "xywh-normalized",
+    "xyxy",
+    "xyxy-normalized",
+    "cxcywh",
+    "cxcywh-normalized",
+    "yxyx",
+    "yxyx-normalized",
+]
 
 
 @dataclass(frozen=True)
@@ -26,14 +37,10 @@ class ReportOptions:
         OptionsError: an option has a value that is not allowed.
     """
 
-    seed: int = option(0, "random seed for the examples that are shown", parse=int, default_text="0")
-    source: str | os.PathLike[str] | None = option(
-        None, "folder of the inputs, for thumbnails of rejected ones", metavar="FOLDER"
-    )
+    seed: int = 0
+    source: str | os.PathLike[str] | None = None
     audit: bool | None = None
-    boxes: str | None = option(
-        None, "format of boxes", choices=BOX_FORMATS, default_text="as the dataset declares it"
-    )
+    boxes: BoxFormat | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.seed, bool) or not isinstance(self.seed, int):

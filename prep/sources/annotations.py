@@ -7,11 +7,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import pyarrow as pa
 
-from tfshards.prep.option import option
 from tfshards.prep.sources.row_columns import Batches, TableRows
 from tfshards.prep.sources.table_rows import RowSource
 from tfshards.schemas import InputError
@@ -154,15 +153,17 @@ class Annotations(RowSource):
     Attributes are also those of ``RowSource``.
 
     Attributes:
-        segmentations: keep polygons: their points in ``polygons/points``, the number of points of each in
-            ``polygons/lengths``, and its object, as numbered by ``objects/index``, in ``polygons/object``.
+        segmentations: keep the polygons of objects: their points in "polygons/points", the number of points
+            of each in "polygons/lengths", and its object, by "objects/index", in "polygons/object".
 
     Raises:
         OptionsError: the path is empty, a path is a URL, a role does not exist, or the class names are empty
             or repeated.
     """
 
-    segmentations: bool = option(False, "keep the polygons of objects")
+    segmentations: bool = False
+
+    RECORDED: ClassVar[tuple[str, ...]] = (*RowSource.RECORDED, "segmentations")
 
     def __post_init__(self) -> None:
         super().__post_init__()

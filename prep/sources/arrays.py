@@ -6,10 +6,11 @@ import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +25,7 @@ from tfshards.prep.sources.array_files import (
     members,
     open_file,
 )
-from tfshards.prep.sources.classes import check_class_names
+from tfshards.prep.sources.classes import ClassNames, given_class_names
 from tfshards.prep.sources.features import TEXT, array_of, kind_of, relisted
 from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.sources.kinds import Recorded
@@ -35,7 +36,6 @@ from tfshards.prep.sources.roles import (
     listed_columns,
     meant,
     resolve_roles,
-    roles_option,
     unknown_column,
 )
 from tfshards.prep.sources.splits import usual_order, usual_split
@@ -46,7 +46,8 @@ from tfshards.schemas.pixels import likely_images, pixel_images
 from tfshards.schemas.schema import ITEM_SIZES, KINDS, RAW_PIXELS, UNCOMMON_DTYPES
 
 _BY_NAME = {role: role for role in ("label", "split", "key")}
-_ROLES = (*_BY_NAME, "list", "image", "value", "drop")
+ArrayRole: TypeAlias = Literal["label", "split", "key", "list", "image", "value", "drop"]
+_ROLES = get_args(ArrayRole)
 # Names of arrays that often hold classes.
 _LIKE_LABELS = ("labels", "y")
 _TEXTS_AT_ONCE = 1 << 16
@@ -65,25 +66,26 @@ class Arrays:
     bytes.
 
     Attributes:
-        arrays: a dict by name of NumPy arrays, or paths or URLs of .npy files; or an iterable of dicts of
-            NumPy arrays, which are concatenated along axis 0: it is read once, so that a generator can supply
-            arrays larger than memory; or texts as on the command line: ``NAME=FILE.npy``, ``FILE.npy`` (the
-            file's stem is the name), ``FILE.npz`` (all its arrays).
+        arrays: file of an array: NAME=FILE.npy, FILE.npy (the stem is the name) or FILE.npz (all its arrays).
+            In Python also a dict by name of NumPy arrays, or paths or URLs of .npy files; or an iterable of
+            dicts of NumPy arrays, which are concatenated along axis 0: it is read once, so that a generator
+            can supply arrays larger than memory.
         roles: role of each array: "label", one integer or text per example, at most 10,000 different ones (-1
             is no class); "split"; "key"; "list", stored as an int64 or float list; "image", uint8 or uint16
-            of shape ``(n, height, width)`` or ``(n, height, width, 1 | 3 | 4)``, which is recorded; "value",
+            of shape (n, height, width) or (n, height, width, 1 | 3 | 4), which is recorded; "value",
             stored as it is; "drop", not stored. Without a declared image, the only array of this kind with
-            sides of at least 8, or the one of several that is named ``image``, is loaded as images.
-        class_names: class names in label order; the array of labels must hold the names or their numbers.
+            sides of at least 8, or the one of several that is named "image", is loaded as images.
+        class_names: file of the class names in label order, one per line, or a dataset that has them, or the
+            names; the array of labels must hold these names or their numbers.
 
     Raises:
         OptionsError: there are no arrays, an array has no name, a role does not exist, or the class names are
             empty or repeated.
     """
 
-    arrays: Mapping[str, AnyArray | str | os.PathLike[str]] | Iterable[Chunk] | Sequence[str] | str
-    roles: Mapping[str, str] = roles_option()
-    class_names: Sequence[str] | None = None
+    arrays: Sequence[str] | str | Mapping[str, AnyArray | str | os.PathLike[str]] | Iterable[Chunk]
+    roles: Mapping[str, ArrayRole] = field(default_factory=dict)
+    class_names: ClassNames = None
 
     def __post_init__(self) -> None:
         if isinstance(self.arrays, np.ndarray):
@@ -96,7 +98,7 @@ class Arrays:
                 raise OptionsError(
                     f"array {name!r}: the role {role} is not one of those of arrays, {', '.join(_ROLES)}"
                 )
-        check_class_names(self.class_names)
+        given_class_names(self.class_names)
 
     @classmethod
     def from_recorded(cls, recorded: Recorded, inputs: Sequence[str]) -> Arrays:
@@ -269,7 +271,7 @@ def _rows(
     for name, parts in arrays.items():
         role = roles.get(name, "value")
         if role == "label":
-            column = label_column(name, columns[role], source.class_names)
+            column = label_column(name, columns[role], given_class_names(source.class_names))
             dtype = parts[0].dtype if parts[0].dtype in KINDS["label"].dtypes else "int64"
             features.append(replace(column.feature, dtype=dtype))
             values[name], class_names = column.values, column.class_names

@@ -7,10 +7,12 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 from tfshards.prep.sources.text_files import read_text
 from tfshards.schemas import InputError, OptionsError, read_manifest
 from tfshards.schemas.errors import listed
+from tfshards.schemas.storage import any_path
 from tfshards.schemas.storage.untrusted import METADATA
 
 # More distinct values than this are quantities or names rather than classes.
@@ -32,6 +34,26 @@ def check_class_names(names: Sequence[str] | None) -> None:
         raise OptionsError("class-names-empty")
     for name in repeated(names):
         raise OptionsError("class-name-repeated", twice=name)
+
+
+# Class names as an option: a file of them, a dataset that has them, or the names in label order.
+ClassNames: TypeAlias = str | os.PathLike[str] | Sequence[str] | None
+
+
+def given_class_names(given: ClassNames) -> Sequence[str] | None:
+    """Return the names that an option gives, after their check."""
+    if isinstance(given, (str, os.PathLike)):
+        if not os.fspath(given):
+            raise OptionsError("class_names= is empty; leave it out to use the class names in the data")
+        path = any_path(given)
+        if not path.exists():
+            raise InputError(
+                f"class_names={os.fspath(given)!r} does not exist; name a file of class names, one per line, "
+                "or a dataset that has them"
+            )
+        return class_names_of(given) if path.is_dir() else read_class_names(given)
+    check_class_names(given)
+    return given
 
 
 def repeated(names: Iterable[str]) -> list[str]:

@@ -41,13 +41,15 @@ _Entry: TypeAlias = "dict[str, Any]"
 class Coco(Annotations):
     """The images and objects in annotation files of COCO.
 
-    ``source`` is a file; or a folder with ``annotations/instances_SPLIT.json``, or if it has none
-    ``annotations/person_keypoints_SPLIT.json``, or ``SPLIT/_annotations.coco.json``, each of which is a
-    split.
     Without ``root`` the images are searched for next to the annotations. ``objects/bbox`` is ``xywh`` in
     pixels; without ``boxes_in``, the size that the annotations state of an image shows whether boxes refer to
     the pixels in its file. Other features are ``image_id``, ``objects/area``, ``objects/iscrowd`` and, if any
     object has keypoints, ``objects/keypoints`` as ``xyv``. Other attributes are those of ``Annotations``.
+
+    Attributes:
+        source: annotation file such as instances_train2017.json; or a folder with
+            annotations/instances_SPLIT.json, or if it has none annotations/person_keypoints_SPLIT.json, or
+            SPLIT/_annotations.coco.json, each of which is a split.
     """
 
     kind = "coco"

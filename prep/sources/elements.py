@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import attrgetter
 from pathlib import PurePath
-from typing import Any, ClassVar, NamedTuple, get_args
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from tfshards.prep.imaging.coordinates import Outside, Reference
 from tfshards.prep.imaging.options import MAX_BYTES, ImageOptions
 from tfshards.prep.imaging.pillow import Picture
 from tfshards.prep.imaging.pixels import encoded_picture, encoded_pixels
-from tfshards.prep.option import check_choices, option
+from tfshards.prep.option import check_choices
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.classes import check_class_names
 from tfshards.prep.sources.features import kind_of
@@ -151,8 +151,10 @@ class Elements:
     roles: Mapping[str, str] = field(default_factory=dict)
     images: ImageOptions = field(default_factory=ImageOptions)
     class_names: Sequence[str] | None = None
-    outside_boxes: Outside = option("reject", "", choices=get_args(Outside))
-    boxes_in: Reference | None = option(None, "", choices=get_args(Reference))
+    outside_boxes: Outside = "reject"
+    boxes_in: Reference | None = None
+
+    RECORDED: ClassVar[tuple[str, ...]] = ("outside_boxes", "boxes_in")
 
     def __post_init__(self) -> None:
         check_choices(self)

@@ -13,14 +13,14 @@ import numpy as np
 
 from tfshards.prep.imaging.formats import SUFFIXES
 from tfshards.prep.imaging.options import MAX_BYTES, ImageOptions
-from tfshards.prep.option import option, recorded_values, to_json
+from tfshards.prep.option import changed_options, recorded_options
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Reader, Rejected, Row
-from tfshards.prep.sources.classes import check_class_names, twins
+from tfshards.prep.sources.classes import ClassNames, given_class_names, twins
 from tfshards.prep.sources.fetching import fetched_ahead, read_as_listed, unreadable
 from tfshards.prep.sources.keys import KEY_FEATURE, groups_of_keys, to_bytes, to_text
 from tfshards.prep.sources.kinds import Recorded, check_num_inputs
-from tfshards.prep.sources.layout import Layout, check_split_folders, find_layout, parse_split_folders
+from tfshards.prep.sources.layout import Layout, check_split_folders, find_layout
 from tfshards.prep.sources.marks import ALWAYS, NO_CLASSES, SPLIT_LACKS_CLASSES, check_marks, refusal
 from tfshards.prep.sources.masks import MaskFolders, check_masks, find_mask_folders, pair_masks
 from tfshards.prep.sources.patterns import check_patterns, choose_keys
@@ -39,7 +39,6 @@ from tfshards.prep.sources.split_lists import (
     SplitLists,
     check_split_list,
     read_split_lists,
-    split_list_option,
 )
 from tfshards.prep.sources.tree import FolderFiles
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
@@ -47,7 +46,8 @@ from tfshards.schemas.errors import check_instance, check_path, counted
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.storage import AnyPath, any_path
 
-_MATCHING = "whose path relative to SOURCE matches, such as '**/*.jpg': * within a folder, ** across folders"
+# Options that manifests record if they do not have their default values.
+_RECORDED = ("follow_links", "split_folders", "include", "exclude", "mask_dir", "mask_name", "split_list")
 
 
 @dataclass(frozen=True)
@@ -60,23 +60,29 @@ class ImageFolder:
     sorted order of their names; in a split folder without class folders, examples have the label -1 if others
     have classes. Without class folders there are no labels.
 
-    ``tfshards build images --help`` describes each option.
-
     Attributes:
-        root: the folder, or its URL, such as ``s3://bucket/photos``.
+        root: folder that holds class folders, split folders or images, or its URL, such as
+            s3://bucket/photos.
         images: how images are checked, converted and stored.
-        class_names: class names in label order, which must be those of the class folders; by default sorted.
-        split_folders: the folder of each split; others are skipped. If empty, every folder is a class.
-        mask_dir: folder of the masks below ``root``; by default ``masks`` next to ``images``, in ``root`` or
-            in its split folders. A mask has the path of its image in the folder of images, except for the
-            suffix.
-        mask_name: template of the path of a mask in ``mask_dir``, such as
-            ``{folders}/{stem:-_image}_mask.png``: the folders of its image, and its name without the suffix,
-            here also without the ending ``_image``.
-        split_list: path of the list of each split, see ``split_lists.read_split_lists``; files in no list are
-            left out.
-        as_is: marks of another layout are an error otherwise, unless ``mask_dir`` or an empty
-            ``split_folders`` is given. Datasets do not record it.
+        class_names: file of the class names in label order, one per line, or a dataset that has them, or the
+            names; the class folders must have these names. By default the names of the folders, sorted.
+        follow_links: follow links to folders, and out of the input folder.
+        split_folders: folder of each split, such as train=Train and test=holdout; others are skipped. If
+            empty, every folder is a class. By default the folders are splits if all are named train, val,
+            test or the like.
+        include: take only images whose path relative to the folder matches this pattern, such as
+            "**/*.jpg": * matches within a folder, ** across folders.
+        exclude: skip images whose path matches this pattern.
+        mask_dir: folder of the masks below the input folder. A mask has the path of its image in the folder
+            of images, except for the suffix. By default "masks" next to "images", in the input folder or in
+            its split folders.
+        mask_name: template of the path of a mask in its folder, such as "{folders}/{stem:-_image}_mask.png":
+            the folders of its image, and its name without the suffix, here also without the ending "_image".
+            By default the name of the image, except for the suffix.
+        split_list: list of the files of each split, such as train=train.txt, relative to the input folder:
+            one path per line. Files in no list are left out.
+        as_is: take folders as classes and splits even if their names show another layout, such as that of
+            Pascal VOC.
 
     Raises:
         OptionsError: an argument is not allowed, or has no effect.
@@ -84,51 +90,15 @@ class ImageFolder:
 
     root: str | bytes | os.PathLike[str]
     images: ImageOptions = field(default_factory=ImageOptions)
-    class_names: Sequence[str] | None = None
-    follow_links: bool = option(False, "follow links to folders and out of the input folder")
-    split_folders: Mapping[str, str] | None = option(
-        None,
-        "folder of each split, such as train=Train,test=holdout; '' if every folder is a class",
-        flag="splits",
-        metavar="SPLIT=FOLDER,...",
-        is_repeatable=True,
-        parse=parse_split_folders,
-        default_text="the folders are splits if all are named train, val, test or the like",
-    )
-    include: Sequence[str] = option(
-        (),
-        f"take only images {_MATCHING}",
-        metavar="PATTERN",
-        is_repeatable=True,
-        to_json=lambda patterns: sorted(set(patterns)),
-    )
-    exclude: Sequence[str] = option(
-        (),
-        f"skip images {_MATCHING}",
-        metavar="PATTERN",
-        is_repeatable=True,
-        to_json=lambda patterns: sorted(set(patterns)),
-    )
-    mask_dir: str | None = option(
-        None,
-        "folder of masks below SOURCE, with the same folders and names as the images",
-        metavar="FOLDER",
-        default_text="masks next to images, if there are both",
-        to_json=posixpath.normpath,
-    )
-    mask_name: str | None = option(
-        None,
-        "path of a mask in its folder, such as '{folders}/{stem:-_leftImg8bit}_gtFine_labelIds.png', from "
-        "the folders of its image and its name without suffix, of which an ending may be taken off",
-        metavar="TEMPLATE",
-        default_text="the name of the image, except for the suffix",
-    )
-    split_list: Mapping[str, str] = split_list_option()
-    as_is: bool = option(
-        False,
-        "take folders as classes and splits even if names show another layout, such as Pascal VOC's",
-        recorded="never",
-    )
+    class_names: ClassNames = None
+    follow_links: bool = False
+    split_folders: Mapping[str, str] | None = None
+    include: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    mask_dir: str | None = None
+    mask_name: str | None = None
+    split_list: Mapping[str, str] = field(default_factory=dict)
+    as_is: bool = False
     # names of classes and splits may have no folder: those of a dataset, to which images are added
     _may_lack: bool = field(default=False, repr=False)
 
@@ -138,7 +108,7 @@ class ImageFolder:
         if not os.fspath(self.root):
             raise OptionsError("root-empty")
         any_path(self.root)
-        check_class_names(self.class_names)
+        given_class_names(self.class_names)
         check_masks(self.mask_dir, self.mask_name)
         check_split_folders(self.split_folders)
         check_split_list(self.split_list)
@@ -151,7 +121,7 @@ class ImageFolder:
     def from_recorded(cls, recorded: Recorded, inputs: Sequence[str]) -> ImageFolder:
         """Return a source of another folder, or of one that has grown, with the options of a build."""
         check_num_inputs(inputs, 1, "one folder of images")
-        values = recorded_values(cls, recorded.options)
+        values = recorded_options(_RECORDED, recorded.options)
         values.setdefault("follow_links", recorded.follow_links)
         return cls(
             inputs[0],
@@ -161,6 +131,13 @@ class ImageFolder:
             _may_lack=True,
             **values,
         )
+
+    def _recorded(self) -> dict[str, Json]:
+        """Return the options as manifests record them."""
+        found = changed_options(self, _RECORDED)
+        for name in {"include", "exclude"} & {*found}:
+            found[name] = sorted({*getattr(self, name)})
+        return found | ({"mask_dir": posixpath.normpath(self.mask_dir)} if self.mask_dir else {})
 
     def location(self) -> AnyPath:
         """Return the folder."""
@@ -192,7 +169,7 @@ class ImageFolder:
             allowed = "'folder', or a regular expression with one (group)"
             listing = replace(listing, groups=groups_of_keys(group_by, listing.keys, allowed))
         # which images are accepted, and how they are converted, depends on the versions of the decoders
-        options = {"source": "images", **self.images.to_json(), **to_json(self)}
+        options = {"source": "images", **self.images.to_json(), **self._recorded()}
         options |= decoders_of(self.images, has_masks=masks is not None)
         if masks is None:
             return FolderReader(self, options, listing)
@@ -262,7 +239,9 @@ class ImageFolder:
         folders, folder_of = files.folders
         inside = [masks.inside(path) if masks else path for path in folders]
         holding = [path for path in inside if path is not None]
-        layout = find_layout(root, holding, self.class_names, self.split_folders, may_lack=self._may_lack)
+        layout = find_layout(
+            root, holding, given_class_names(self.class_names), self.split_folders, may_lack=self._may_lack
+        )
         if not (self.as_is or self.class_names or self.split_folders == {}):
             self._check_classes(files, layout, holding, has_masks=masks is not None)
         places = [None if path is None else layout.place(path) for path in inside]

@@ -150,18 +150,6 @@ def _named(folders: Sequence[bytes]) -> str:
     return listed([repr(os.fsdecode(name)) for name in folders], _SHOWN)
 
 
-def parse_split_folders(texts: Sequence[str]) -> dict[str, str]:
-    """Return the folder of each split in texts such as ``train=Train,test=holdout``."""
-    folders: dict[str, str] = {}
-    text = ",".join(texts)
-    for part in text.split(","):
-        split, equals, folder = part.partition("=")
-        if part and (not equals or split in folders):
-            raise OptionsError("split-folders-form", text=text)
-        folders |= {split: folder.rstrip("/")} if part else {}
-    return folders
-
-
 def check_split_folders(given: Mapping[str, str] | None) -> None:
     """Raise OptionsError unless ``given`` is None, or maps names of splits to different folders."""
     if given is None:

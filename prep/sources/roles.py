@@ -3,19 +3,41 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import PurePath
+from typing import Literal, TypeAlias, get_args
 
 from tfshards.prep.imaging.formats import SUFFIXES, is_encoded
-from tfshards.prep.option import option
 from tfshards.schemas import Feature, InputError, OptionsError
 from tfshards.schemas.coordinates import seems_boxes
 from tfshards.schemas.errors import listed, one_line
-from tfshards.schemas.schema import BOX_ORDERS, COORDINATES, NORMALIZED
+from tfshards.schemas.schema import BOX_ORDERS, NORMALIZED
 
-ROLES = ("image", "mask", "label", "split", "key", "list", "value", "drop", *COORDINATES)
+# What a column is for: the last ones are formats of boxes and keypoints, in pixels or as fractions.
+Role: TypeAlias = Literal[
+    "image",
+    "mask",
+    "label",
+    "split",
+    "key",
+    "list",
+    "value",
+    "drop",
+    "xywh",
+    "xywh-normalized",
+    "xyxy",
+    "xyxy-normalized",
+    "cxcywh",
+    "cxcywh-normalized",
+    "yxyx",
+    "yxyx-normalized",
+    "xy",
+    "xy-normalized",
+    "xyv",
+    "xyv-normalized",
+]
+ROLES = get_args(Role)
 # The roles that columns have by their exact names.
 USUAL = {"file_name": "image", "image": "image", "label": "label", "split": "split", "key": "key"}
 # The roles that only one column may have.
@@ -30,34 +52,6 @@ _SIDES = (
 )
 _SHOWN_COLUMNS = 20
 _SHOWN = 100
-
-
-def parse_roles(texts: Sequence[str]) -> dict[str, str]:
-    """Return the role of each column in texts such as ``objects/bbox=xywh``."""
-    roles: dict[str, str] = {}
-    for text in texts:
-        name, equals, role = text.rpartition("=")
-        if not equals or name in roles:
-            why = f"the column {name!r} has two roles" if equals else "this is not COLUMN=ROLE"
-            raise OptionsError(f"--column {shlex.quote(text)}: {why} || for example --column breed=label")
-        roles[name] = role
-    return roles
-
-
-def roles_option() -> Mapping[str, str]:
-    """Return the field of a source that maps columns to roles, and the flag ``--column``."""
-    found: Mapping[str, str] = option(
-        {},
-        f"column and its role: {', '.join(ROLES[:8])}, or a format of boxes (xywh, xyxy, cxcywh, yxyx) or "
-        "keypoints (xy, xyv), in pixels, or as fractions of the image with -normalized; or a template of "
-        "image paths, such as 'train/{id}.jpg=image'",
-        flag="column",
-        metavar="COLUMN=ROLE",
-        is_repeatable=True,
-        parse=parse_roles,
-        recorded="never",
-    )
-    return found
 
 
 def check_roles(roles: object) -> None:
@@ -76,7 +70,7 @@ def check_roles(roles: object) -> None:
 
 
 def flag(name: str, role: str) -> str:
-    """Return the parameter that gives a role to a column, as messages name it: a command prints its flag."""
+    """Return the parameter that gives a role to a column, as messages name it."""
     return f"roles={{{name!r}: {role!r}}}"
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tfshards.prep.option import to_json
+from tfshards.prep.option import changed_options
 from tfshards.prep.sources.elements import Elements, Form, encode_key
 from tfshards.prep.sources.features import TEXT
 from tfshards.prep.sources.keys import groups_of_keys, number_key, to_bytes, to_text
@@ -180,7 +180,11 @@ def stage_elements(
         num_rows=len(keys),
         features=form.features,
         rules=elements.rules(form),
-        recorded={"source": elements.source, "columns": dict(form.roles), **to_json(elements)},
+        recorded={
+            "source": elements.source,
+            "columns": dict(form.roles),
+            **changed_options(elements, elements.RECORDED),
+        },
         values={label: found.values} if label and found else {},
         wide=Wide(tuple(feature.name for feature in form.wide), table.select([*WIDE_COLUMNS]), {}),
         keys=table["key"],

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tfshards.prep.option import option
 from tfshards.prep.sources.keys import in_any_form, to_text
 from tfshards.prep.sources.text_files import read_paths
 from tfshards.schemas import InputError, OptionsError
@@ -22,30 +21,6 @@ from tfshards.schemas.storage.any_path import is_absolute
 
 # The reason of what is in none of the lists, as manifests count it.
 UNLISTED = "in no split list"
-
-
-def split_list_option() -> Mapping[str, str]:
-    """Return the field of a source that has the lists."""
-    found: Mapping[str, str] = {}
-    return option(
-        found,
-        "list of the files of a split, one path per line; its path relative to the source",
-        metavar="SPLIT=FILE",
-        is_repeatable=True,
-        parse=_parse_lists,
-        to_json=dict,
-    )
-
-
-def _parse_lists(texts: Sequence[str]) -> dict[str, str]:
-    """Return the file of each split in texts such as ``train=train.txt``."""
-    lists: dict[str, str] = {}
-    for text in texts:
-        split, _, path = text.partition("=")
-        if not split or split in lists:
-            raise OptionsError("split-list-form", text=text)
-        lists[split] = path
-    return lists
 
 
 def check_split_list(given: object) -> None:

@@ -6,11 +6,11 @@ import os
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import pyarrow as pa
 
 from tfshards.prep.imaging.formats import METADATA_NAMES
-from tfshards.prep.option import option
 from tfshards.prep.sources.features import classes_in
 from tfshards.prep.sources.roles import USUAL
 from tfshards.prep.sources.row_columns import IMAGE_ROLES, Batches, TableRows
@@ -28,21 +28,17 @@ class Table(RowSource):
     Attributes are also those of ``RowSource``.
 
     Attributes:
-        source: a file; a folder that contains ``metadata.csv``, ``metadata.jsonl`` or ``metadata.parquet``; a
-            folder or a pattern of files of one suffix, whose names, or folders such as ``year=2024`` below
-            it or at the end of its path, may give splits and columns; or a pandas or polars DataFrame, a
-            relation of DuckDB, or anything else with ``__arrow_c_stream__``. Without ``root``, image paths
-            are relative to the folder of the table.
+        source: CSV, TSV, JSON Lines or Parquet file; a folder with metadata.csv, metadata.jsonl or
+            metadata.parquet; or a folder or pattern of files of one suffix, whose names, or folders such as
+            year=2024 below it or at the end of its path, may give splits and columns. In Python also a pandas
+            or polars DataFrame, a relation of DuckDB, or anything else with ``__arrow_c_stream__``.
         label_separator: what separates the classes in a text of the label column, such as "|". An empty text
             is no class. An empty string states that each text is one class.
     """
 
-    label_separator: str | None = option(
-        None,
-        "text between the classes in a text of the label column, such as '|'; '' if each text is one class",
-        metavar="TEXT",
-    )
+    label_separator: str | None = None
 
+    RECORDED: ClassVar[tuple[str, ...]] = (*RowSource.RECORDED, "label_separator")
     kind = "table"
 
     def __post_init__(self) -> None:

@@ -7,13 +7,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar
 
 from tfshards.prep.imaging.coordinates import Outside, Reference
 from tfshards.prep.imaging.options import ImageOptions, changed_images
-from tfshards.prep.option import check_choices, option, recorded_values, to_json
+from tfshards.prep.option import changed_options, check_choices, recorded_options
 from tfshards.prep.progress.lines import report_line
-from tfshards.prep.sources.classes import check_class_names, repeated
+from tfshards.prep.sources.classes import ClassNames, given_class_names, repeated
 from tfshards.prep.sources.features import (
     TEXT,
     StoredColumn,
@@ -29,13 +29,13 @@ from tfshards.prep.sources.kinds import Recorded, check_num_inputs
 from tfshards.prep.sources.labels import key_column, label_column, split_names
 from tfshards.prep.sources.pictures import ImageRules, check_mask_depth, image_feature, mask_feature
 from tfshards.prep.sources.roles import (
+    Role,
     check_roles,
     check_undeclared_boxes,
     features_of,
     flag,
     listed_columns,
     resolve_roles,
-    roles_option,
 )
 from tfshards.prep.sources.row_columns import (
     IMAGE_ROLES,
@@ -78,17 +78,19 @@ class RowSource(ABC):
             "key"; "list", stored as a list of any length; "value", stored as it is; "drop", not stored; or
             the format of boxes or keypoints: "xywh" (left, top, width, height), "xyxy", "cxcywh", "yxyx",
             "xy", "xyv" (with the visibility), in pixels, or with "-normalized" as fractions of the image. The
-            name of a struct stands for all of its fields. A template such as ``train/{id:06d}.jpg``, in which
+            name of a struct stands for all of its fields. A template such as "train/{id:06d}.jpg", in which
             braces name columns, is a column of paths.
         images: how images are checked, converted and stored.
-        root: folder to which image paths are relative; by default, see the format.
-        class_names: class names in label order; other labels are an error.
-        follow_links: read images outside ``root``.
+        root: folder to which image paths are relative; by default the folder of the table, or found next to
+            the annotations.
+        class_names: file of the class names in label order, one per line, or a dataset that has them, or the
+            names; other labels are an error. By default the names in the data, sorted.
+        follow_links: follow links out of the folder of the images.
         outside_boxes: what to do about boxes and keypoints that reach out of their image by more than 1 % of
-            its side, or 1 pixel: "reject" the image, "clip" them to it, or "keep" them.
-        boxes_in: whether boxes and keypoints refer to the pixels in the "file" or to the "upright" image;
-            without it, and unless the format shows it, an image that is turned upright by its EXIF tag and
-            has boxes is rejected.
+            its side, or 1 pixel: reject the image, clip them to it, or keep them.
+        boxes_in: whether boxes and keypoints refer to the pixels in the file, or to the image that is turned
+            upright by its EXIF tag. Without it, and unless the format shows it, a turned image with boxes is
+            rejected.
 
     Raises:
         OptionsError: the source is empty or of another type, a role does not exist, or the class names are
@@ -96,33 +98,18 @@ class RowSource(ABC):
     """
 
     source: Any
-    roles: Mapping[str, str] = roles_option()
+    roles: Mapping[str, Role] = field(default_factory=dict)
     images: ImageOptions = field(default_factory=ImageOptions)
-    root: str | os.PathLike[str] | None = option(
-        None,
-        "folder to which image paths are relative",
-        metavar="DIR",
-        default_text="the folder of the table, or found next to the annotations",
-        recorded="never",
-    )
-    class_names: Sequence[str] | None = None
-    follow_links: bool = option(False, "follow links out of the folder of the images", recorded="never")
-    outside_boxes: Outside = option(
-        "reject",
-        "reject images with boxes or keypoints outside of them, clip these to the image, or keep them",
-        choices=get_args(Outside),
-    )
-    boxes_in: Reference | None = option(
-        None,
-        "whether boxes and keypoints refer to the pixels in the file, or to the image that is turned upright "
-        "by its EXIF tag",
-        choices=get_args(Reference),
-        default_text="what annotations show; else images that are turned are rejected if they have boxes",
-    )
+    root: str | os.PathLike[str] | None = None
+    class_names: ClassNames = None
+    follow_links: bool = False
+    outside_boxes: Outside = "reject"
+    boxes_in: Reference | None = None
     _only: frozenset[str] | None = field(default=None, repr=False)
 
-    # Name of the kind of source.
+    # Name of the kind of source, and its options that manifests record.
     kind: ClassVar[str]
+    RECORDED: ClassVar[tuple[str, ...]] = ("outside_boxes", "boxes_in")
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -134,7 +121,7 @@ class RowSource(ABC):
             any_path(self.source)
         if self.root is not None:
             any_path(self.root)
-        check_class_names(self.class_names)
+        given_class_names(self.class_names)
 
     def location(self) -> None:
         """Return None, because the dataset may be in the folder of the source."""
@@ -154,7 +141,7 @@ class RowSource(ABC):
             recorded.images,
             root=inputs[1] if len(inputs) == 2 else None,
             follow_links=recorded.follow_links,
-            **recorded_values(cls, recorded.options),
+            **recorded_options(cls.RECORDED, recorded.options),
             _only=frozenset(recorded.schema.names),
         )
 
@@ -272,7 +259,8 @@ class RowSource(ABC):
             name, values = column.name, content.table[column.name]
             if column.role == "label":
                 own = read.class_names.get(name, ())
-                stored[column.feature] = label_column(name, values, self.class_names, own, read.separator)
+                given = given_class_names(self.class_names)
+                stored[column.feature] = label_column(name, values, given, own, read.separator)
             else:
                 role = column.role or ("list" if name in along else "value")
                 stored[column.feature] = stored_column(name, values, role)
@@ -310,7 +298,7 @@ class RowSource(ABC):
             num_rows=content.num_rows,
             features=features,
             rules=rules,
-            recorded={"source": self.kind, "columns": roles, **to_json(self)},
+            recorded={"source": self.kind, "columns": roles, **changed_options(self, self.RECORDED)},
             values={name: column.values for name, column in values.items()},
             images={column.feature: files[column.name] for column in images},
             wide=content.wide,

@@ -46,13 +46,16 @@ _USUAL_KEYS = "the usual keys are path, train, val, test, names, nc and kpt_shap
 class Yolo(Annotations):
     """The images of a folder, and their objects in text files of YOLO.
 
-    ``source`` is a ``data.yaml`` of Ultralytics, or a folder with this file, with ``images`` and ``labels``,
-    or with text files next to the images. The boxes of ``x.jpg`` are in ``x.txt``, in ``labels`` instead of
-    ``images`` or next to it; an image without this file has no boxes. ``root`` is the folder to which the
-    paths in ``data.yaml`` are relative, if it is neither its ``path`` nor its own folder. ``objects/bbox`` is
-    ``cxcywh-normalized``; boxes refer to the upright image unless ``boxes_in`` is "file". If ``kpt_shape`` in
-    ``data.yaml`` declares keypoints, they are ``objects/keypoints``. With ``segmentations``, lines may be
-    polygons, whose boxes enclose them. Other attributes are those of ``Annotations``.
+    The boxes of ``x.jpg`` are in ``x.txt``, in ``labels`` instead of ``images`` or next to it; an image
+    without this file has no boxes. ``root`` is the folder to which the paths in ``data.yaml`` are relative,
+    if it is neither its ``path`` nor its own folder. ``objects/bbox`` is ``cxcywh-normalized``; boxes refer
+    to the upright image unless ``boxes_in`` is "file". If ``kpt_shape`` in ``data.yaml`` declares keypoints,
+    they are ``objects/keypoints``. With ``segmentations``, lines may be polygons, whose boxes enclose them.
+    Other attributes are those of ``Annotations``.
+
+    Attributes:
+        source: data.yaml of Ultralytics, or a folder with this file, with "images" and "labels", or with text
+            files next to the images.
     """
 
     kind = "yolo"

@@ -15,7 +15,6 @@ from tfshards.prep import ImageOptions, Options
 
 OF_BUILD = {field.name for field in fields(Options)}
 OF_IMAGES = {field.name for field in fields(ImageOptions)}
-FLAGS = {"splits": "split", "split_folders": "splits"}
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class Call:
         words += [*self.source] if isinstance(self.source, tuple) else [self.source]
         words.append("out")
         for name, role in self.roles.items():
-            words += _role_flag(self.kind, name, role)
+            words.append(f"--roles={name}={role}")
         given = {"shards": 2, **self.given}
         if names := given.pop("class_names", None):
             with open("class_names.txt", "w", encoding="utf-8") as file:
@@ -65,16 +64,12 @@ class Call:
 
 
 def _flag(name: str, value: Any) -> list[str]:
-    flag = "--" + FLAGS.get(name, name).replace("_", "-")
+    flag = "--" + name.replace("_", "-")
     if value is True:
         return [flag]
     if isinstance(value, dict):
         return [f"{flag}={key}={each}" for key, each in value.items()] or [f"{flag}="]
     return [f"{flag}={each}" for each in (value if isinstance(value, (tuple, list)) else [value])]
-
-
-def _role_flag(kind: str, name: str, role: str) -> list[str]:
-    return [f"--column={name}={role}"]
 
 
 def _taken(given: dict[str, Any], names: set[str]) -> dict[str, Any]:

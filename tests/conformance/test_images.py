@@ -441,15 +441,15 @@ DOUBTFUL = [
         "mask": MASK}),
     of_several("a mask of no image", "small.png", "small.png", None),
     of_several("a mask of two views", "plain.png", "turned.png", None),
-    of_columns("a column that may be masks", picture(MASK), refused(InputError, None, "--column other=image",
-        "--column other=mask", "--column other=value")),
+    of_columns("a column that may be masks", picture(MASK), refused(InputError, None, "{'other': 'image'}",
+        "{'other': 'mask'}", "{'other': 'value'}")),
     *(of_columns(f"a column declared as {role}", picture(MASK), stored({"train": SHOWN}, conversions=TWICE),
         other=role) for role in ("mask", "image")),
     of_columns("a column of gray JPEG", picture(FLAT[..., 0], ".jpg"), stored({"train": {"0": {
         "image": png(1), "other": FLAT[..., 0]}}}, conversions=TWICE), other="image"),
     row("a column of paths that may be masks", {"in/a.png": 1, "in/m.png": MASK,
         "in/t.csv": "file_name,seg_file_name\na.png,m.png\n"}, table("in/t.csv"), refused(InputError,
-        None, "--column seg_file_name=mask")),
+        None, "{'seg_file_name': 'mask'}")),
 ]  # fmt: skip
 
 WRONG = {

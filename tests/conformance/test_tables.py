@@ -344,7 +344,7 @@ IMAGES = [
         stored({"all": {"train/a.png": {"image": 0}, "val/b.png": {"image": 1}}})),
     row("folders of splits and ratios", pictures("train/a.png", "val/b.png",
         **{"in/in.csv": "file_name\nval/b.png\ntrain/a.png\n"}), table("in/in.csv", splits={"all": 1}),
-        refused(InputError, "splits-of-source", "train, val", "a column 'split'", "--split")),
+        refused(InputError, "splits-of-source", "train, val", "a column 'split'", "splits=")),
     row("a link inside",
         pictures("a.png", **{"in/l.png": Link("a.png"), "in/in.csv": "file_name\nl.png\na.png\n"}),
         table("in/in.csv"), stored({"train": {"a.png": {"image": 0}, "l.png": {"image": 0}}})),
@@ -474,7 +474,7 @@ REFUSALS = [
         "names": ["a", "a"]}})}, table(PARQUET), refused(InputError, None, "'a'")),
     row("names without a label", columns(x=[1]), table(PARQUET, class_names=["a"]), refused(InputError)),
     *(row(f"a list as text {texts[0]}", columns(label=texts), table(PARQUET), refused(InputError, None,
-        texts[0][:6], "frame['label'].map(ast.literal_eval)", "--column label=value")) for texts in
+        texts[0][:6], "frame['label'].map(ast.literal_eval)", "{'label': 'value'}")) for texts in
         (["['dog', 'cat']", '["cat"]'], ["['a']"], ["[1, 2]", "[3]"])),
     row("a separator of numbers", columns(label=[1, 2]), table(PARQUET, label_separator="|"),
         refused(InputError, None, "label")),
@@ -485,7 +485,7 @@ REFUSALS = [
     *(row(f"a role {name}", columns(x=[1]), table(PARQUET, roles), refused(InputError, "column-unknown",
         "z")) for name, roles in ROLES.items()),
     *(row(f"a struct as {role}", {PARQUET: {"o": [{"box": [[1, 2, 3, 4]], "n": 1}], "x": [1]}}, table(PARQUET,
-        {"o": role}), refused(InputError, None, "'o'", "o/box, o/n", f"--column o/box={role}")) for role in
+        {"o": role}), refused(InputError, None, "'o'", "o/box, o/n", f"{{'o/box': {role!r}}}")) for role in
         ("xywh", "label", "image", "mask", "list", "split", "key")),
     row("a stream with a struct as boxes", {}, table(stream(o=[{"box": [1, 2, 3, 4]}]), {"o": "xyxy"}),
         refused(InputError, None, "roles={'o/box': 'xyxy'}")),
@@ -497,7 +497,7 @@ REFUSALS = [
     row("a role that does not exist", columns(x=[1]), table(PARQUET, {"x": "picture"}), refused(OptionsError,
         None, "picture")),
     *(row(f"a role {typo}", columns(x=[1]), table(PARQUET, {"x": typo}), refused(OptionsError, None,
-        f"{role!r} meant", f"--column x={role}")) for typo, role in {"lable": "label", "imgae": "image",
+        f"{role!r} meant", f"{{'x': {role!r}}}")) for typo, role in {"lable": "label", "imgae": "image",
         "xywh-normalised": "xywh-normalized"}.items()),
     row("group by a typo", columns(x=[1, 2], patient=["a", "b"]), table(PARQUET, splits=HALVES,
         group_by="patint"), refused(InputError, "group-by-column", "'patient' meant")),
@@ -658,7 +658,7 @@ RARE = [
         "lists of numbers": ([[0, 1], [2]], "column-paths-type"), "lists of paths": ([["a.png"]] * 2,
         "column-paths-type")}.items()),
     *(row(f"undeclared {name}", beside(*found), table("in/in.parquet"), refused(InputError,
-        None, "'x'", "--column x=image", "--column x=value")) for name, found in UNDECLARED.items()),
+        None, "'x'", "{'x': 'image'}", "{'x': 'value'}")) for name, found in UNDECLARED.items()),
     *(row(f"{name} that are no images", beside(values, has_images), table("in/in.parquet"),
         stored({"train": {f"{'ab'[n]}.png" if has_images else str(n): {"x": value, "n": n} | ({"image": n}
         if has_images else {}) for n, value in enumerate(values)}}, features={"x": "bytes bytes"})) for name,
@@ -667,7 +667,7 @@ RARE = [
         table("in/in.csv", {"image": "value", "x": "value"}), stored(by_row(image=["a car"], x=["a.png"]))),
     *(row(f"a column of images without files {name}", pictures("a.png", **{"in/in.csv": f"{name},n\nz,1\n"}),
         table("in/in.csv", roles), refused(InputError, "column-no-image-exists", f"'{name}'",
-        f"--column '{{{name}}}.jpg=image' --column {name}=drop"))
+        f"{{'{{{name}}}.jpg': 'image'}}", f"{{{name!r}: 'drop'}}"))
         for name, roles in (("file_name", None), ("x", {"x": "image"}))),
     row("a template without files", pictures("a.png", **{"in/in.csv": "id\n7\n"}), table("in/in.csv",
         {"x/{id}.png": "image"}), refused(InputError, "column-no-image-exists", "x/7.png", "template",
@@ -738,12 +738,12 @@ def rows_of(values):
 IN_PARQUET = table("in/in.parquet")
 BOXES = [
     *(row(f"undeclared {name}", next_to_images(values), IN_PARQUET, refused(InputError, None,
-        f"--column {next(iter(values))}=xywh", f"--column {next(iter(values))}=value")) for name,
+        f"{{{next(iter(values))!r}: 'xywh'}}", f"{{{next(iter(values))!r}: 'value'}}")) for name,
         values in BOXED.items()),
     *(row(f"undeclared sides {sides[0]}", next_to_images(sides_of(sides)), IN_PARQUET, refused(InputError,
-        None, "--column bbox=xyxy", f"--column {sides[0]}=value", "frame['bbox']")) for sides in SIDES),
+        None, "{'bbox': 'xyxy'}", f"{{{sides[0]!r}: 'value'}}", "frame['bbox']")) for sides in SIDES),
     row("undeclared sides in another order", next_to_images(sides_of(SIDES[1][::-1])), IN_PARQUET,
-        refused(InputError, None, "['X_Min', 'Y_Min', 'X_Max', 'Y_Max']", "--column X_Min=value")),
+        refused(InputError, None, "['X_Min', 'Y_Min', 'X_Max', 'Y_Max']", "{'X_Min': 'value'}")),
     *(row(f"no boxes: {name}", next_to_images(values), IN_PARQUET, stored(rows_of(values))) for name,
         values in NO_BOXES.items()),
     row("boxes that are values", next_to_images(BOXED["a box"]), table("in/in.parquet", {"bbox": "value"}),

@@ -104,16 +104,16 @@ def _adopted(files: Files) -> Files:
 
 
 _IMAGES = "build images IN/few/photos OUT/data --shards 2 --max-rejected 50%"
-_ARRAYS = "build arrays IN/few/x.npz OUT/data --column y=label --shards 2"
-_OTHERS = "build arrays IN/more/x.npz OUT/more --column y=label --shards 2"
+_ARRAYS = "build arrays IN/few/x.npz OUT/data --roles y=label --shards 2"
+_OTHERS = "build arrays IN/more/x.npz OUT/more --roles y=label --shards 2"
 _CHANGED = "build images IN/changed/photos OUT/data --shards 2 --max-rejected 50% --overwrite"
 _AGAIN = "--overwrite --seed"
 
 COMMANDS: dict[str, Command] = {
     "build images": Command(line=_IMAGES, then=_CHANGED),
     "build arrays": Command(
-        line="build arrays IN/few/x.npz OUT/new/data --column y=label --shards 2 --compression gzip "
-        "--split train=0.7 --split test=0.3",
+        line="build arrays IN/few/x.npz OUT/new/data --roles y=label --shards 2 --compression gzip "
+        "--splits train=0.7 --splits test=0.3",
         out="new/data",
     ),
     "build table": Command(

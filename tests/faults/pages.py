@@ -12,8 +12,8 @@ FAULTS = [
     ),
     (
         "which and when read the batches of one worker",
-        "src/tfshards/command.py",
-        '"batch_size": size // args.workers,',
+        "loader/saved_run.py",
+        '"batch_size": size // workers,',
         '"batch_size": size,',
         "tests/loader/test_receipts.py::test_the_verbs_print_receipts_of_the_run_of_a_position",
     ),

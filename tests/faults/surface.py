@@ -13,24 +13,24 @@ OWNED = f"{REFUSALS}::test_nothing_is_written_into_a_folder_of_somebody_else_or_
 
 FAULTS = [
     (
-        "verify exits with 0 for a damaged dataset",
-        "prep/cli/verify.py",
-        "Result.of(report, 0 if report else 1)",
-        "Result.of(report)",
+        "verify, diff and audit exit with 0 for what they find",
+        MAIN,
+        "and not result else 0",
+        "and False else 0",
         f"{REFUSALS}::test_verify_reports_damage_on_standard_output_with_status_1",
     ),
     (
         "diff exits with 0 where datasets differ",
-        "prep/cli/show.py",
-        "0 if found.is_same else 1",
-        "0",
+        "prep/deriving/diff.py",
+        "        return self.is_same\n",
+        "        return True\n",
         f"{REFUSALS}::test_differences_and_findings_are_results_with_status_1",
     ),
     (
         "an error is printed to standard output",
         MAIN,
-        "            console().error(str(failure))\n            return failure.status",
-        "            print(failure)\n            return failure.status",
+        '            console().error(f"tfshards: {failure.message}")\n',
+        '            print(f"tfshards: {failure.message}")\n',
         f"{LINES}::test_a_wrong_value_is_refused_by_name",
     ),
     (
@@ -62,18 +62,18 @@ FAULTS = [
         OWNED,
     ),
     (
-        "the file of options wins over a flag",
-        "prep/cli/option_files.py",
-        "if key in keys and key not in replaced}",
-        "if key in keys}",
+        "a flag that is repeatable is added to the file of options",
+        "prep/cli/derive.py",
+        "[] if before is self.default else before",
+        "before or []",
         f"{CONFIG}::test_a_flag_replaces_what_the_file_says_of_the_same",
     ),
     (
         "a mistake in a file of options is blamed on the command line",
-        "prep/cli/option_files.py",
-        'return f"{message} ({flag} is from {origin})"',
+        "prep/cli/config.py",
+        'return f"{message} ({name} is from {self.path})"',
         "return message",
-        f"{CONFIG}::test_every_flag_of_a_verb_is_a_key_and_a_wrong_value_names_file_and_flag",
+        f"{CONFIG}::test_every_flag_of_a_verb_is_a_key_and_a_wrong_value_names_file_and_key",
     ),
     (
         "errors lose their code in JSON",
@@ -83,11 +83,11 @@ FAULTS = [
         f"{REFUSALS}::test_a_refusal_has_a_code_and_names_what_is_wrong",
     ),
     (
-        "the JSON of prune loses the bytes",
-        "prep/cli/generations.py",
-        ', "num_bytes": total}',
-        "}",
-        f"{LINES}::test_a_right_line_prints_its_result_as_text_and_as_json",
+        "a result of several values is printed as one",
+        MAIN,
+        "isinstance(result, (list, Iterator))",
+        "isinstance(result, Iterator)",
+        f"{LINES}::test_a_list_is_printed_one_a_line",
     ),
     (
         "no hint for a misspelled flag",
@@ -119,9 +119,9 @@ FAULTS = [
     ),
     (
         "an empty path is the working directory",
-        MAIN,
-        'raise OptionsError("path-empty", name=name)',
-        "pass",
+        "prep/cli/derive.py",
+        "    if not text:\n        raise argparse",
+        "    if False:\n        raise argparse",
         f"{LINES}::test_a_path_that_is_missing_empty_or_not_expanded_is_refused",
     ),
     (
@@ -134,8 +134,8 @@ FAULTS = [
     (
         "an error that is printed as JSON is not printed for people",
         MAIN,
-        "            console().error(str(failure))\n            return failure.status",
-        "            as_json or console().error(str(failure))\n            return failure.status",
+        '            console().error(f"tfshards: {failure.message}")\n',
+        '            prints_json or console().error(f"tfshards: {failure.message}")\n',
         f"{REFUSALS}::test_a_refusal_has_a_code_and_names_what_is_wrong",
     ),
     (

@@ -72,8 +72,8 @@ FAULTS = [
     (
         "merge swaps the names of splits",
         "prep/deriving/merge.py",
-        "names = as_splits or",
-        "names = as_splits[::-1] or",
+        "names = splits_of_roots or",
+        "names = splits_of_roots[::-1] or",
         VERBS,
     ),
     (

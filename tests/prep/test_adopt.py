@@ -1,7 +1,6 @@
 """TFRecord files written by TensorFlow, TFDS and other tools become a dataset that the loader reads."""
 
 import gzip
-import json
 import os
 import shutil
 import zlib
@@ -269,7 +268,7 @@ def test_adopting_again_is_up_to_date_and_changed_files_are_adopted_on_request(t
     write(tmp_path / "x.tfrecord", numbered(range(5)))
     write(tmp_path / "y.tfrecord", numbered(range(5, 9)))
     _, document = run_json(["adopt", str(tmp_path)])
-    assert document == json.loads((tmp_path / "dataset.json").read_text())
+    assert document == read_manifest(tmp_path).to_json()
     before = stamps(tmp_path)
     assert "up to date" in run(["adopt", str(tmp_path)]).err
     assert stamps(tmp_path) == before

@@ -39,7 +39,7 @@ def photos(tmp_path):
 def test_boxes_of_a_table_stay_with_their_images_through_every_verb(photos, tmp_path, capsys):
     some, out, whole = [*BOXES][:5], tmp_path / "out", tmp_path / "whole"
     table = table_of(tmp_path / "t.jsonl", some)
-    flags = ["--root", str(photos), "--column", "boxes=xyxy", "--boxes-in", "file"]
+    flags = ["--root", str(photos), "--roles", "boxes=xyxy", "--boxes-in", "file"]
     assert main(["build", "table", str(table), str(out), *flags, "--resize", "long=6"]) == 0
     table_of(table, BOXES)
     assert main(["append", str(table), str(photos), str(out)]) == 0
@@ -63,9 +63,9 @@ def test_boxes_of_a_table_stay_with_their_images_through_every_verb(photos, tmp_
     exported, again = tmp_path / "exported", tmp_path / "again"
     assert main(["export", str(whole), str(exported), "--to", "parquet"]) == 0
     # the flag that the command prints
-    assert "--column boxes=xyxy" in capsys.readouterr().err
+    assert "--roles boxes=xyxy" in capsys.readouterr().err
     (table,) = (exported / "data").glob("*.parquet")
-    flags = ["--column", "boxes=xyxy", "--boxes-in", "upright"]
+    flags = ["--roles", "boxes=xyxy", "--boxes-in", "upright"]
     assert main(["build", "table", str(table), str(again), *flags]) == 0
     assert sorted(values["boxes"] for values in examples(again).values()) == sorted(wanted.values())
 

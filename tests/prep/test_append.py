@@ -13,7 +13,7 @@ from tests.errors import raises
 from tests.pictures import image_file
 from tfshards import prep
 from tfshards.prep import Arrays, ImageFolder, ImageOptions, Options, Table, merge, verify
-from tfshards.schemas import BuildError, InputError, OptionsError
+from tfshards.schemas import BuildError, InputError, OptionsError, read_manifest
 
 from .derived import quiet, write, write_images
 
@@ -266,7 +266,7 @@ def test_a_source_of_rows_has_to_begin_with_those_of_the_dataset(tmp_path, conte
     with pytest.raises(InputError, match="row 8"):
         append(rows(*values[:-1]), out)
     assert contents(out) == before
-    assert append(rows(*values), out) == prep.info(out)
+    assert append(rows(*values), out) == read_manifest(out)
     assert append(rows(*values, 30, 31), out).num_examples == 11
     assert verify(out, deep=True)
 

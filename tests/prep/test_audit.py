@@ -149,7 +149,7 @@ def test_the_keys_of_a_conflict_are_listed_all_or_none(dataset, tmp_path):
     assert made.keys(["leak", "conflict"]) == sorted([*conflict, "val/cat/leak.png"])
     ended = run(["audit", str(out), "--keys", str(tmp_path / "keys")])
     assert json.loads((tmp_path / "keys").read_text()) == "val/cat/leak.png"
-    assert "--keys-of conflict" in ended.err
+    assert "keys_of=conflict" in ended.err
     run(["audit", str(out), "--keys", str(tmp_path / "keys"), "--keys-of", "conflict"])
     assert [json.loads(line) for line in (tmp_path / "keys").read_text().splitlines()] == conflict
 

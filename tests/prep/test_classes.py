@@ -33,10 +33,10 @@ def test_the_map_of_a_dataset_and_its_labels_txt_give_the_same_dataset(tmp_path,
     first = quiet_build(Table(path, class_names=names), tmp_path / "1", options=Options(name="data"))
     assert first.schema.class_names == names
     assert build_with(path, tmp_path / "2", f"--class-names={tmp_path}/1/{first.folder}/labels.txt") == 0
-    assert build_with(path, tmp_path / "3", f"--class-names-from={tmp_path}/1") == 0
+    assert build_with(path, tmp_path / "3", f"--class-names={tmp_path}/1") == 0
     assert read_manifest(tmp_path / "2") == read_manifest(tmp_path / "3") == first
     quiet_build(Arrays({"label": np.arange(4)}), tmp_path / "numbers")
-    assert build_with(path, tmp_path / "4", f"--class-names-from={tmp_path}/numbers") == 1
+    assert build_with(path, tmp_path / "4", f"--class-names={tmp_path}/numbers") == 1
     assert "numbers" in capsys.readouterr().err
 
 

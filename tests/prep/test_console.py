@@ -25,7 +25,7 @@ def test_examples_as_json_have_numbers_text_and_what_images_are(small_folder, mo
     }
     build(Arrays(arrays), "arrays", log=lambda _: None)
     build(ImageFolder("photos"), "out", shards=2, log=lambda _: None)
-    examples = run_json("show arrays --first 2")[1]["examples"]
+    examples = run_json("show arrays --first 2")[1]
     assert {one["features"]["key"]: one["features"] for one in examples}["0"] == {
         "a": [0.0, 1.0],
         "c": {"dtype": "complex128", "hex": np.array([1j]).tobytes().hex()},
@@ -34,7 +34,7 @@ def test_examples_as_json_have_numbers_text_and_what_images_are(small_folder, mo
         "label": 1,
         "key": "0",
     }
-    (image,) = run_json("show out cat/00.png")[1]["examples"]
+    (image,) = run_json("show out cat/00.png")[1]
     assert image["features"]["label"] == {"labels": [0], "classes": ["cat"]}
     assert image["features"]["image"]["num_bytes"] == Path("photos/cat/00.png").stat().st_size
     assert image["features"]["image"]["image"].startswith("PNG ")

@@ -64,7 +64,7 @@ def test_what_conversions_lose_is_said_with_the_options_that_keep_it(photos, tmp
     ended = run(words)
     assert ended.status == 0
     (warning,) = [line for line in ended.err.splitlines() if line.startswith("warning")]
-    assert all(text in warning for text in ("'alpha.png'", "--alpha keep", "--channels 4"))
+    assert all(text in warning for text in ("'alpha.png'", "alpha='keep'", "channels=4"))
     lines = [line for line in ended.out.splitlines() if "  accepted:" in line]
     assert {"alpha over white", "color profile ignored", "first frame"} <= {
         line.split(": ")[1] for line in lines

@@ -12,11 +12,11 @@ def test_a_folder_with_images_next_to_splits_is_an_error_with_two_choices_that_w
     command = ["plan", "images", root, tmp_path / "out"]
     ended = run(command)
     assert ended.status == 1
-    choice = ["--splits", "train=Train", "--splits", "test=test"]
-    assert " ".join(choice) in ended.err
-    assert "--splits ''" in ended.err
+    assert "split_folders={'train': 'Train', 'test': 'test'}" in ended.err
+    assert "split_folders={}" in ended.err
+    choice = ["--split-folders", "train=Train", "--split-folders", "test=test"]
     assert "extra/1.png" in run([*command, *choice]).err
-    assert "Train" in run([*command, "--splits", ""]).out
+    assert "Train" in run([*command, "--split-folders", ""]).out
 
 
 def test_append_knows_the_folders_of_the_build(image_folder, tmp_path, quiet_build):

@@ -31,7 +31,7 @@ def test_plan_and_info_print_the_role_of_each_column(tmp_path, capsys):
     (tmp_path / "m.png").write_bytes(encoded(2, mode="L"))
     path = write_jsonl(tmp_path / "t.jsonl", [{**ROW, "note": "x", "age": 0}, {**ROW, "note": "y", "age": 1}])
     words = ["table", str(path), str(tmp_path / "out"), "--quiet"]
-    words += [each for name, role in ROLES.items() for each in ("--column", f"{name}={role}")]
+    words += [each for name, role in ROLES.items() for each in ("--roles", f"{name}={role}")]
     assert main(["build", *words]) == 0
     for command in (["plan", *words], ["info", str(tmp_path / "out")]):
         capsys.readouterr()

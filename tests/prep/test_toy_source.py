@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from tests.surface.command import main
-from tfshards.prep.option import option
 from tfshards.prep.sources.base import Accepted, Listing, Outcome
 from tfshards.prep.sources.kinds import KINDS, Kind
 from tfshards.schemas import Feature, OptionsError, Schema, read_manifest
@@ -19,11 +18,16 @@ from tfshards.schemas.json_reader import Json
 
 @dataclass(frozen=True)
 class Lines:
-    """The lines of a text file, each an example; the key is the line number."""
+    """The lines of a text file, each an example; the key is the line number.
+
+    Attributes:
+        path: text file.
+        upper: store capital letters.
+    """
 
     path: str
     class_names: None = None
-    upper: bool = option(False, "store capital letters")
+    upper: bool = False
 
     @classmethod
     def from_recorded(cls, recorded, inputs) -> Lines:
@@ -65,8 +69,6 @@ LINES = Kind(
     name="lines",
     where=f"{__name__}:Lines",
     help="lines of a text file",
-    group_help="lines have no groups",
-    source_help="text file",
     can_reject=False,
 )
 
@@ -82,7 +84,7 @@ def text(tmp_path, monkeypatch) -> Path:
 
 def test_a_toy_kind_is_planned_built_read_verified_repaired_and_appended_to(text, tmp_path, capsys):
     source, out = str(text), str(tmp_path / "out")
-    build = ["lines", source, out, "--upper", "--shards=3", "--split=train=0.75", "--split=val=0.25"]
+    build = ["lines", source, out, "--upper", "--shards=3", "--splits=train=0.75", "--splits=val=0.25"]
     assert main(["plan", *build, "--json"]) == 0
     planned = capsys.readouterr().out
     assert main(["build", *build]) == 0
@@ -117,6 +119,6 @@ def test_options_that_a_toy_kind_lacks_are_not_offered(text, tmp_path, capsys):
     for flag in ("--max-rejected=5%", "--check=none"):
         assert main(["build", "lines", str(text), str(tmp_path / "out"), flag]) == 2
         assert "unrecognized arguments" in capsys.readouterr().err
-    groups = ["--group-by=x", "--split=a=0.5", "--split=b=0.5"]
+    groups = ["--group-by=x", "--splits=a=0.5", "--splits=b=0.5"]
     assert main(["build", "lines", str(text), str(tmp_path / "out"), *groups]) == 2
     assert "lines have no groups" in capsys.readouterr().err

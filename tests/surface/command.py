@@ -109,7 +109,9 @@ def refused(
     assert all(text.isprintable() for text in ended.err.split("\n")), ended
     assert "Traceback" not in ended.err
     for name in [names] if isinstance(names, str) else names:
-        assert name in ended.err, ended
+        # argparse names flags, and functions their parameters
+        parameter = f"{name[2:].replace('-', '_')}=" if name.startswith("--") else name
+        assert name in ended.err or parameter in ended.err, ended
     if is_plain:
         assert ended.out == ""
     else:

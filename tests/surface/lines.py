@@ -39,10 +39,14 @@ def file(status: int = 1) -> Flag:
     return Flag((GONE,), status, GONE)
 
 
-OUTPUT = {"--json": SWITCH, "--quiet": SWITCH, "--verbose": SWITCH}
-CONFIG = {"--config": file()}
-JOBS = {"--jobs": COUNT}
-ENGINE = {"--engine": choice("local"), **JOBS}
+OUTPUT = {
+    "--config": file(),
+    "--jobs": COUNT,
+    "--json": SWITCH,
+    "--quiet": SWITCH,
+    "--verbose": SWITCH,
+}
+ENGINE = {"--engine": choice("local")}
 SHARDS = {
     "--shards": Flag(("many", "=2", "val=0", "0")),
     "--shard-size": Flag(("1XB", "0", "-1")),
@@ -52,9 +56,8 @@ SHARDS = {
 PLAN = {
     **SHARDS,
     "--class-names": file(),
-    "--class-names-from": Flag((GONE,), 1, GONE),
     "--seed": Flag(("x", "1.5")),
-    "--split": Flag(("train", "train=x", "train=0"), named="train"),
+    "--splits": Flag(("train", "train=x", "train=0"), named="train"),
     "--stratify": SWITCH,
     "--group-by": TEXT,
     "--duplicates": choice("drop"),
@@ -64,7 +67,7 @@ REJECTED = {"--max-rejected": Flag(("some", "101%", "-1"))}
 PIXELS = {
     "--check": choice("decode"),
     "--channels": choice("keep"),
-    "--depth": Flag(("keepp", "9")),
+    "--depth": choice("keep"),
     "--mask-depth": Flag(("9",)),
     "--alpha": choice("white"),
     "--animation": choice("first"),
@@ -78,7 +81,7 @@ IMAGES = {
     **PIXELS,
     **REJECTED,
     "--follow-links": SWITCH,
-    "--splits": Flag(("train", "=x")),
+    "--split-folders": Flag(("train", "=x"), named="split"),
     "--include": TEXT,
     "--exclude": TEXT,
     "--mask-dir": Flag((GONE,), 1, GONE),
@@ -87,7 +90,7 @@ IMAGES = {
     "--as-is": SWITCH,
 }
 ARRAYS = {
-    "--column": Flag(("size", "size=x"), named="size"),
+    "--roles": Flag(("size", "size=x"), named="size"),
 }
 TABLE = {
     **PIXELS,
@@ -97,7 +100,7 @@ TABLE = {
     "--outside-boxes": choice("clip"),
     "--boxes-in": choice("file"),
     "--label-separator": TEXT,
-    "--column": Flag(("size", "size=x"), named="size"),
+    "--roles": Flag(("size", "size=x"), named="size"),
 }
 ANNOTATIONS = {
     **PIXELS,
@@ -107,7 +110,7 @@ ANNOTATIONS = {
     "--segmentations": SWITCH,
     "--outside-boxes": choice("clip"),
     "--boxes-in": choice("file"),
-    "--column": Flag(("size", "size=x"), named="size"),
+    "--roles": Flag(("size", "size=x"), named="size"),
 }
 MANIFEST = ("format_version", "name", "build_id", "schema", "compression", "splits", "totals", "options")
 
@@ -150,7 +153,7 @@ class Line:
 
 def kinds(verb: str, more: dict[str, Flag], **what: object) -> list[Line]:
     """Return the lines of a verb for each kind of source."""
-    common = {**OUTPUT, **CONFIG, **PLAN, **more}
+    common = {**OUTPUT, **PLAN, **more}
     given = {"output": 1, **what}
     return [
         Line(f"{verb} images", "photos new", {**common, **IMAGES}, **given),
@@ -168,21 +171,19 @@ def line(verb: str, paths: str, flags: dict[str, Flag], keys: object = MANIFEST,
 
 LINES = [
     *kinds("build", BUILD, keys=MANIFEST, makes="new/dataset.json"),
-    *kinds("plan", JOBS, keys=("schema", "splits", "skipped")),
-    line("info", "data", {**CONFIG, "--all": SWITCH}),
-    line("show", "data cat/0.png", {**CONFIG, "--first": COUNT, "--save": TEXT}, ("examples",)),
+    *kinds("plan", {}, keys=("schema", "splits", "skipped")),
+    line("info", "data", {"--all-classes": SWITCH}),
+    line("show", "data cat/0.png", {"--first": COUNT, "--save": TEXT}, ()),
     line(
         "verify",
         "data",
-        {**CONFIG, **JOBS, "--deep": SWITCH, "--decode": SWITCH, "--repair": SWITCH},
+        {"--deep": SWITCH, "--decode": SWITCH, "--repair": SWITCH},
         (),
     ),
     line(
         "audit",
         "data",
         {
-            **CONFIG,
-            **JOBS,
             "--distance": Flag(("x", "-1", "49", "٣")),
             "--fail-on": choice("leak"),
             "--keys": TEXT,
@@ -194,8 +195,6 @@ LINES = [
         "report",
         "data",
         {
-            **CONFIG,
-            **JOBS,
             "--output": TEXT,
             "--audit": SWITCH,
             "--no-audit": SWITCH,
@@ -203,31 +202,31 @@ LINES = [
             "--source": Flag((GONE,), 1, GONE),
             "--boxes": choice("xyxy"),
         },
-        ("page",),
+        (),
         options="--output page.html --no-audit",
         makes="page.html",
     ),
     line("diff", "data data", {}, ("is_same", "num_same", "added", "removed", "changed"), inputs=(0, 1)),
-    line("generations", "data", {}, ("generations",)),
+    line("generations", "data", {}, ()),
     line("restore", "data OLD", {}, makes="data/dataset.json"),
     line(
         "prune",
         "data",
-        {**CONFIG, "--dry-run": SWITCH},
-        ("dry_run", "removed", "num_bytes"),
+        {"--dry-run": SWITCH},
+        (),
         makes="data/OLD",
     ),
     line(
         "reshard",
         "data new",
-        {**CONFIG, **SHARDS, **ENGINE, "--overwrite": SWITCH},
+        {**SHARDS, **ENGINE, "--overwrite": SWITCH},
         output=1,
         makes="new/dataset.json",
     ),
     line(
         "merge",
         "a=data b=more new",
-        {**CONFIG, **SHARDS, **ENGINE, "--overwrite": SWITCH, "--as-splits": SWITCH},
+        {**SHARDS, **ENGINE, "--overwrite": SWITCH, "--as-splits": SWITCH},
         options="--as-splits",
         inputs=(),
         output=2,
@@ -237,7 +236,6 @@ LINES = [
         "append",
         "photos data",
         {
-            **CONFIG,
             **ENGINE,
             **REJECTED,
             "--shards": SHARDS["--shards"],
@@ -249,14 +247,14 @@ LINES = [
     line(
         "remove",
         "data",
-        {**CONFIG, **ENGINE, "--keys": file()},
+        {**ENGINE, "--keys": file()},
         options="--keys keys",
         makes="data/dataset.json",
     ),
     line(
         "relabel",
         "data",
-        {**CONFIG, **ENGINE, "--labels": file(), "--new-classes": SWITCH},
+        {**ENGINE, "--labels": file(), "--new-classes": SWITCH},
         options="--labels labels.csv",
         makes="data/dataset.json",
     ),
@@ -264,7 +262,6 @@ LINES = [
         "export",
         "data new",
         {
-            **CONFIG,
             **ENGINE,
             "--to": choice("parquet"),
             "--select": Flag(("z",), 2, "z"),
@@ -279,10 +276,8 @@ LINES = [
         "adopt",
         "found",
         {
-            **CONFIG,
-            **JOBS,
             "--name": Flag(("a/b", "a b"), named="a"),
-            "--split": Flag(("train",)),
+            "--splits": Flag(("train",)),
             "--class-names": file(),
             "--label": Flag(("z",), 1, "z"),
             "--overwrite": SWITCH,
@@ -293,8 +288,6 @@ LINES = [
         "bench",
         "numbers",
         {
-            **CONFIG,
-            **JOBS,
             "--split": Flag(("z",), 1, "z"),
             "--batch-size": COUNT,
             "--select": Flag(("z",), 2, "z"),
@@ -310,19 +303,18 @@ LINES = [
         "which",
         "data position.json",
         {
-            **CONFIG,
             "--step": Flag(("x", "1:x"), named="x"),
             "--epoch": Flag(("x", "-1")),
             "--workers": Flag(("x", "0")),
         },
-        ("occurrences",),
+        (),
         options="--step 0",
     ),
     line(
         "when",
         "data position.json cat/0.png",
-        {**CONFIG, "--workers": Flag(("x", "0")), "--epochs": Flag(("x", "1:x"), named="x")},
-        ("occurrences",),
+        {"--workers": Flag(("x", "0")), "--epochs": Flag(("x", "1:x"), named="x")},
+        (),
     ),
-    line("completion", "bash", {}, ("shell", "script"), inputs=()),
+    line("completion", "bash", {}, (), inputs=()),
 ]

@@ -66,7 +66,7 @@ def classes(folder="photos", count=20, start=0, suffix=".png"):
 
 def dataset(count=20, folder="photos"):
     classes(folder, count)
-    run(f"build images {folder} data/{folder} --split train=0.9 --split val=0.1")
+    run(f"build images {folder} data/{folder} --splits train=0.9 --splits val=0.1")
 
 
 # images
@@ -289,7 +289,7 @@ def gray_pipeline():
 def dark_and_bright():
     classes()
     picture("photos/cat/dark.png", np.zeros((8, 8, 3), np.uint8))
-    run("build images photos data/photos --shards 2 --split train=0.7 --split val=0.3")
+    run("build images photos data/photos --shards 2 --splits train=0.7 --splits val=0.3")
 
 
 # maintenance
@@ -333,7 +333,7 @@ def additions():
 def two_datasets():
     dataset()
     classes("more", count=8, start=500)
-    run("build images more data/more --split train=0.5 --split val=0.5")
+    run("build images more data/more --splits train=0.5 --splits val=0.5")
 
 
 def datasets_of_splits():
@@ -375,7 +375,7 @@ def records():
     for path in Path("photos").rglob("*.png"):
         picture(f"both/masks/{path.relative_to('photos')}", np.zeros((8, 12), np.uint8))
     shutil.copytree("photos", "both/images")
-    run("build images both built --split train=0.9 --split val=0.1")
+    run("build images both built --splits train=0.9 --splits val=0.1")
     Path("built", read_manifest("built").folder).rename("elsewhere")
     yield
     kinds = {feature.name: feature.kind for feature in read_manifest("data/copied").schema.features}
@@ -385,7 +385,7 @@ def records():
 def many_classes():
     names = ["cat", *(f"class{number:02}" for number in range(24))]
     files(*(f"photos/{name}/{number:04}.jpg" for name in names for number in range(4)))
-    run("build images photos data/photos --split train=0.9 --split val=0.1")
+    run("build images photos data/photos --splits train=0.9 --splits val=0.1")
     page = yield
     (printed,) = page.printed
     few, every = printed.split("\nand 5 more classes\n")
@@ -408,7 +408,7 @@ def audited():
 def reference():
     classes(count=90)
     classes("more", count=8, start=500)
-    run("build images more data/more --split train=0.5 --split val=0.5")
+    run("build images more data/more --splits train=0.5 --splits val=0.5")
     picture("photos/cat/001.jpg", np.full((8, 12, 3), (250, 0, 0), np.uint8))
     shutil.copy("photos/cat/000.png", "photos/cat/again.png")
     np.save("digit.npy", np.arange(6) % 2)
@@ -470,9 +470,9 @@ def boxes():
         files(f"photos/{number}.png")
     lines = [json.dumps({"file_name": f"{number}.png", "objects": objects}) for number in range(32)]
     text("photos/boxes.jsonl", *lines)
-    build, declared = "build table photos/boxes.jsonl data", "--column objects/bbox=xywh --column objects"
-    run(f"{build}/photos {declared}/category=drop --column objects/keypoints=drop")
-    run(f"{build}/pose {declared}/categories=drop --column objects/keypoints=xyv")
+    build, declared = "build table photos/boxes.jsonl data", "--roles objects/bbox=xywh --roles objects"
+    run(f"{build}/photos {declared}/category=drop --roles objects/keypoints=drop")
+    run(f"{build}/pose {declared}/categories=drop --roles objects/keypoints=xyv")
     page = yield
     (batch,) = page.names["train"]
     assert batch["image"].shape == (32, 224, 224, 3)
@@ -505,7 +505,7 @@ def ragged():
 
 def receipts():
     classes(count=720, suffix=".jpg")
-    run("build images photos data/photos --split train=0.9 --split val=0.1")
+    run("build images photos data/photos --splits train=0.9 --splits val=0.1")
     shuffle = loader.Shuffle(seed=7)
     trained = loader.batches("data/photos", "train", batch_size=256, shuffle=shuffle, epochs=90)
     for _ in itertools.islice(trained, 3):
@@ -515,9 +515,9 @@ def receipts():
     seen = page.names["seen"]
     assert len(seen) == len({(each.epoch, each.number) for each in seen}) > 256
     # a step of which, and an example in most of 90 epochs of when
-    which, when = "".join(page.printed).split("epoch")[1:]
-    assert len(which.splitlines()) == 257
-    assert len(when.splitlines()) > 60
+    lines = [line for line in "".join(page.printed).splitlines() if line.startswith("epoch ")]
+    assert len({line.split(", row")[0] for line in lines[:256]}) == 1
+    assert len({line.split(", step")[0] for line in lines[256:]}) > 60
 
 
 # whole pages

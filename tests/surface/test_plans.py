@@ -6,7 +6,7 @@ import pytest
 from tests.surface.command import run, run_json, snapshot
 from tfshards.schemas import read_manifest
 
-TWO = "--split=a=.5 --split=b=.5 --shards 3"
+TWO = "--splits=a=.5 --splits=b=.5 --shards 3"
 
 
 @pytest.mark.parametrize(

@@ -11,59 +11,57 @@ from tfshards.prep import verify
 from tfshards.schemas import read_manifest
 
 IMAGES = "build images photos new"
-SPLITS = "--split=a=0.5 --split=b=0.5"
+SPLITS = "--splits=a=0.5 --splits=b=0.5"
 # the command line, its exit status, its code, and what the message names
 REFUSALS = [
     ("", 2, "usage", "COMMAND"),
     ("build", 2, "usage", "KIND"),
     (f"{IMAGES} --runner=DirectRunner", 2, "usage", ["--runner=DirectRunner", "bare --"]),
     (f"{IMAGES} -- --direct_num_workers=two", 2, "beam-usage", "--direct_num_workers"),
-    (f"{IMAGES} --jobs 2 -- --direct_num_workers=2", 2, "jobs-with-beam", "--jobs 2"),
-    ("info data -- --runner=X", 2, "beam-options-useless", ["build", "export"]),
+    (f"{IMAGES} --jobs 2 -- --direct_num_workers=2", 2, None, "jobs=2"),
+    ("info data -- --runner=X", 2, None, "info"),
     ("info data -q -v", 2, "usage", ["--quiet", "--verbose"]),
-    (f"{IMAGES} --shards 1 --shards 2", 2, "shards-repeated", "--shards 2"),
-    (f"{IMAGES} --shards a=1 --shards a=2", 2, "shards-repeated", ["--shards a=2", "'a'"]),
+    (f"{IMAGES} --shards 1 --shards 2", 2, None, "shards='2'"),
+    (f"{IMAGES} --shards a=1 --shards a=2", 2, None, ["shards='a=2'", "'a'"]),
     (f"{IMAGES} --shards 2 --shard-size 1MB", 2, "shards-and-size", ["--shards", "--shard-size"]),
-    (f"{IMAGES} --shards 64", 1, "shards-too-many", ["--shards 64", "8"]),
+    (f"{IMAGES} --shards 64", 1, "shards-too-many", ["shards=64", "8"]),
     (
         f"{IMAGES} --shards 6 {SPLITS}",
         1,
         "shards-too-many",
-        ["6", "4", "--shards a=4 --shards b=4"],
+        ["6", "4", '{"a": 4, "b": 4}'],
     ),
-    (f"{IMAGES} --split a=0.5", 2, "ratios-sum", "0.5"),
-    (f"{IMAGES} --class-names a --class-names-from b", 2, "usage", ["--class-names", "--class-names-from"]),
-    (f"{IMAGES} --class-names-from photos", 1, "dataset-missing", ["photos", "dataset.json"]),
+    (f"{IMAGES} --splits a=0.5", 2, "ratios-sum", "0.5"),
+    (f"{IMAGES} --class-names photos", 1, "dataset-missing", ["photos", "dataset.json"]),
     (f"{IMAGES} --class-names keys", 1, None, ["'cat'", "'dog'"]),
     ("build images photos/cat/0.png new", 1, None, "photos/cat/0.png"),
     ("build images data new", 1, None, "data"),
     ("plan images photos broken", 1, "foreign-file", "broken/dataset.json"),
-    ("build images photos data --seed 5", 1, "dataset-differs", ["data", "--seed", "--overwrite"]),
+    ("build images photos data --seed 5", 1, "dataset-differs", ["data", "seed", "--overwrite"]),
     ("build arrays x.txt new", 2, None, ["x.txt", ".npz"]),
     ("build arrays gone.npy new", 1, "unreadable", "gone.npy"),
     ("build arrays t=t.csv new", 2, None, "t.csv"),
     ("build table keys new", 2, None, ["keys", ".csv"]),
-    ("build table t.csv new --column a", 2, None, "--column a"),
+    ("build table t.csv new --roles a", 2, "usage", ["--roles", "'a'", "NAME=VALUE"]),
     ("info x.npy", 1, "dataset-no-folder", ["x.npy", "dataset.json"]),
-    ("info data --all", 2, "all-with-json", "--all"),
-    ("show data --first 2 --save x.png", 2, None, ["save", "first"]),
+    ("show data --first 2 --save x.png", 2, None, ["--save", "first=2"]),
     ("show data cat/0.png --save nowhere/1.png", 1, None, ["nowhere/1.png", "folder"]),
     ("show data cat/0.png --save x.npy", 1, None, "x.npy"),
-    ("show numbers 0 --save x.png", 2, None, "save"),
+    ("show numbers 0 --save x.png", 2, None, "--save"),
     ("show data cat/9.png", 1, "key-unknown", "'cat/9.png'"),
     ("show data 99", 1, None, ["99", "8"]),
     (["show", "data", "a\x1b[31m\nb"], 1, "key-unknown", r"a\x1b[31m\nb"),
     (["info", "data", "--\x1b[31m"], 2, "usage", r"--\x1b[31m"),
-    ("verify data --deep --repair", 2, None, ["repair", "deep"]),
+    ("verify data --deep --repair", 2, None, ["--repair", "--deep"]),
     ("verify photos", 1, "dataset-missing", "photos"),
-    ("audit data --keys-of leak", 2, "keys-of-useless", ["--keys-of", "--keys"]),
+    ("audit data --keys-of leak", 2, None, ["--keys-of", "--keys"]),
     ("audit data --keys other/mine", 1, None, "other/mine"),
     ("report data --output other/mine", 1, None, "other/mine"),
     ("report data --output nowhere/x.html", 1, None, "nowhere/x.html"),
     ("restore data 01234567", 1, "generation-unknown", "'01234567'"),
     ("prune photos", 1, "nothing-to-prune", "photos"),
     ("reshard data data", 2, "reshard-onto-itself", ["data", "--overwrite"]),
-    ("merge data new", 2, "merge-too-few", "SOURCE"),
+    ("merge data new", 2, "merge-too-few", "sources"),
     ("merge data data new", 2, "merge-repeated", "data"),
     ("merge data more new", 1, "keys-overlap", ["'cat/0.png'", "data", "more", "--as-splits"]),
     ("merge data numbers new", 1, "schemas-differ", ["'image'", "data", "numbers"]),
@@ -77,10 +75,10 @@ REFUSALS = [
     ("export data data/sub/sub --to webdataset", 1, None, "data/sub/sub"),
     ("show torn", 1, "record-damaged", ["torn/", "/data-train.tfrecord-00000-of-00002"]),
     ("adopt data", 1, None, "data"),
-    ("bench data --size none --crop center", 2, "bench-option-no-size", "--crop center"),
-    ("bench numbers --size 5x5", 2, "bench-size-no-images", "--size 5x5"),
+    ("bench data --size none --crop center", 2, None, "crop='center'"),
+    ("bench numbers --size 5x5", 2, None, "size='5x5'"),
     ("which data --step 0", 2, "usage", "POSITION"),
-    ("when data labels.csv cat/0.png", 1, "position-file", "labels.csv"),
+    ("when data labels.csv cat/0.png", 1, None, "labels.csv"),
     ("completion csh", 2, "usage", ["csh", "bash"]),
 ]
 # command lines whose output OUT belongs to somebody else, or is within an input
@@ -107,8 +105,7 @@ WRITING = {
     ids=[str(row[0]).encode("unicode_escape").decode() for row in REFUSALS],
 )
 def test_a_refusal_has_a_code_and_names_what_is_wrong(line, status, code, names, here):
-    if code != "all-with-json":
-        refused(line, names, status=status)
+    refused(line, names, status=status)
     if code:
         refused(line, names, status=status, code=code)
 
@@ -155,9 +152,7 @@ def test_verify_reports_damage_on_standard_output_with_status_1(own):
     assert (status, err) == (1, "")
     assert out.startswith(f"{shard}: ")
     assert out.splitlines()[-1].startswith("data: 1 ")
-    ended, document = run_json("verify broken")
-    assert (ended.status, ended.err) == (1, "")
-    assert document["problems"][0]["place"].startswith("dataset.json")
+    refused("verify broken", "broken/dataset.json", status=1)
 
 
 def test_a_repair_rebuilds_what_follows_and_prints_the_command_for_the_rest(own):
@@ -183,7 +178,7 @@ def test_differences_and_findings_are_results_with_status_1(own):
     assert run("audit twice").status == 0
     ended, document = run_json("audit twice --fail-on conflict --fail-on size")
     assert (ended.status, ended.err.count("\n")) == (1, 1)
-    assert "--fail-on" in ended.err
+    assert "fail_on=" in ended.err
     assert {found["kind"] for found in document["findings"]} >= {"conflict"}
 
 
@@ -193,7 +188,7 @@ def test_a_build_that_rejects_too_much_names_the_files_and_where_all_are_listed(
     assert (status, out) == (1, "")
     assert [line for line in err.splitlines() if not line.isprintable()] == []
     assert r"'cat/bad\n.png' (unreadable)" in err
-    assert "--max-rejected" in err
+    assert "max_rejected=" in err
     (listed,) = Path("new").glob("*/work/rejected.jsonl")
     assert str(listed) in err
     assert run_json("build images photos new")[1]["kind"] == "build"
@@ -216,7 +211,7 @@ def test_a_build_that_rejects_too_much_names_the_files_and_where_all_are_listed(
 
 def test_a_plan_writes_nothing_and_reports_what_the_output_holds(here):
     for line, named in (
-        ("plan images photos data", "--shards"),
+        ("plan images photos data", "shards"),
         ("plan images photos data --shards 2", "data"),
     ):
         before = snapshot(".")

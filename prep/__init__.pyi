@@ -1,0 +1,43 @@
+# The public names: prep/__init__.py reads this table, and imports a name when it is first used.
+from tfshards.prep.adoption.adopt import adopt as adopt
+from tfshards.prep.auditing.audit import audit as audit
+from tfshards.prep.building.build import build as build
+from tfshards.prep.building.build import plan as plan
+from tfshards.prep.building.generations import Generation as Generation
+from tfshards.prep.building.generations import Pruned as Pruned
+from tfshards.prep.building.generations import generations as generations
+from tfshards.prep.building.generations import prune as prune
+from tfshards.prep.building.generations import restore as restore
+from tfshards.prep.building.write_shards import WriteShards as WriteShards
+from tfshards.prep.building.write_shards import WriteShardsResult as WriteShardsResult
+from tfshards.prep.deriving.append import append as append
+from tfshards.prep.deriving.diff import Diff as Diff
+from tfshards.prep.deriving.diff import diff as diff
+from tfshards.prep.deriving.merge import merge as merge
+from tfshards.prep.deriving.options import ShardOptions as ShardOptions
+from tfshards.prep.deriving.relabel import relabel as relabel
+from tfshards.prep.deriving.remove import remove as remove
+from tfshards.prep.deriving.reshard import reshard as reshard
+from tfshards.prep.engines.read_shards import ReadShards as ReadShards
+from tfshards.prep.exporting.export import Export as Export
+from tfshards.prep.exporting.export import export as export
+from tfshards.prep.imaging.options import ImageOptions as ImageOptions
+from tfshards.prep.planning.options import Options as Options
+from tfshards.prep.planning.options import ShardCounts as ShardCounts
+from tfshards.prep.progress.threads import limited_jobs as limited_jobs
+from tfshards.prep.reporting.options import ReportOptions as ReportOptions
+from tfshards.prep.reporting.report import report as report
+from tfshards.prep.sources.arrays import Arrays as Arrays
+from tfshards.prep.sources.coco import Coco as Coco
+from tfshards.prep.sources.examples import Examples as Examples
+from tfshards.prep.sources.folder import ImageFolder as ImageFolder
+from tfshards.prep.sources.table import Table as Table
+from tfshards.prep.sources.yolo import Yolo as Yolo
+from tfshards.prep.verification.info import Info as Info
+from tfshards.prep.verification.info import info as info
+from tfshards.prep.verification.report import RecordProblem as RecordProblem
+from tfshards.prep.verification.report import VerificationReport as VerificationReport
+from tfshards.prep.verification.show import show as show
+from tfshards.prep.verification.verify import verify as verify
+
+def install_text(error: ModuleNotFoundError, what: str) -> str: ...

@@ -1,0 +1,273 @@
+"""Derive the arguments of a command from a function: its signature, its annotations and its docstring.
+
+A parameter is an argument if the docstring describes it and a text can give its value. The flag is its name,
+the help its description. A parameter whose type is a dataclass of options stands for the options in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import os
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, is_dataclass, replace
+from functools import partial
+from types import NoneType, SimpleNamespace, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+# Filled from what follows a bare --.
+BEAM_ARGS = "beam_args"
+_SECTION = re.compile(r"(?:Args|Attributes|Returns|Raises|Yields):")
+_ENTRY = re.compile(r" {4}(\w+(?:, \w+)*): (.*)")
+
+
+def description_of(described: object) -> str:
+    """Return the text of a docstring before its first section."""
+    lines = inspect.cleandoc(described.__doc__ or "").splitlines()
+    end = next((index for index, line in enumerate(lines) if _SECTION.fullmatch(line)), len(lines))
+    return plain("\n".join(lines[:end]).strip())
+
+
+def parameters_of(described: object) -> dict[str, str]:
+    """Return the descriptions of the parameters of a function, or of a dataclass and its base classes."""
+    found: dict[str, str] = {}
+    for each in reversed(inspect.getmro(described)) if inspect.isclass(described) else [described]:
+        section, name = "", ""
+        for line in inspect.cleandoc(each.__doc__ or "").splitlines():
+            if _SECTION.fullmatch(line):
+                section = line
+            elif section in ("Args:", "Attributes:"):
+                if entry := _ENTRY.fullmatch(line):
+                    name, found[entry[1]] = entry[1], entry[2]
+                elif name and line.startswith(" " * 8):
+                    found[name] += f" {line.strip()}"
+    return {name: plain(text) for name, text in found.items()}
+
+
+def plain(text: str) -> str:
+    """Return text of a docstring with code in quotation marks."""
+    return re.sub(r'``"?(.*?)"?``', r'"\1"', text)
+
+
+@dataclass(frozen=True)
+class Form:
+    """How texts give a value of a type.
+
+    Attributes:
+        parse: returns the value of a text, or one of several; raises ArgumentTypeError with the reason.
+        collect: returns the value of all texts of an argument that is repeatable, None if it is not.
+        metavar: placeholder in the help.
+        choices: the allowed values, if they are few.
+    """
+
+    parse: Callable[[str], Any]
+    collect: Callable[[list[Any]], Any] | None = None
+    metavar: str | None = None
+    choices: tuple[object, ...] = ()
+
+
+def form_of(hint: object) -> Form | None:
+    """Return how texts give a value of a type; of a union, of the first type that they can give."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        found = next(filter(None, map(form_of, inner)), None)
+        is_path = found and found.parse is str and any(get_origin(each) is os.PathLike for each in inner)
+        return replace(found, metavar="PATH") if found and is_path else found
+    if metavar := getattr(hint, "METAVAR", None):
+        # a class that reads several texts by itself
+        return Form(str, hint.parse, metavar)  # type: ignore[attr-defined]
+    if origin is Literal:
+        values = {str(value): value for value in inner}
+        return Form(lambda text: values.get(text, text), choices=inner)
+    if inspect.isclass(origin) and issubclass(origin, Mapping):
+        value = form_of(inner[1])
+        return value and _named(value)
+    if inspect.isclass(origin) and issubclass(origin, Collection):
+        item = form_of(inner[0])
+        return item and Form(item.parse, tuple, item.metavar, item.choices)
+    if hint in (int, float):
+        return Form(partial(_number, hint), metavar="N")
+    return Form(str) if hint in (str, Any, os.PathLike) or origin is os.PathLike else None
+
+
+def _number(kind: type[int] | type[float], text: str) -> float:
+    try:
+        # int() also reads the digits of other scripts
+        return kind(text if text.isascii() else "")
+    except ValueError:
+        article = "a whole" if kind is int else "a"
+        raise argparse.ArgumentTypeError(f"{text!r} is not {article} number") from None
+
+
+def _named(value: Form) -> Form:
+    def parse(text: str) -> tuple[str, Any] | None:
+        # a path may contain "=", and so may the name of what has one of a few roles
+        name, equals, rest = text.rpartition("=") if value.choices else text.partition("=")
+        if not text:
+            return None
+        if not equals:
+            raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+        found = value.parse(rest)
+        if value.choices and found not in value.choices:
+            choices = ", ".join(map(str, value.choices))
+            raise argparse.ArgumentTypeError(f"{text!r}: invalid choice: {rest!r} (choose from {choices})")
+        return name, found
+
+    return Form(parse, lambda pairs: dict(filter(None, pairs)), "NAME=VALUE")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a function.
+
+    Attributes:
+        call: for a dataclass of options, how it is made.
+        form: for any other, how texts give its value; None for bool.
+    """
+
+    name: str
+    help: str
+    default: object
+    form: Form | None
+    call: Call | None = None
+
+    def add_to(self, parser: argparse._ActionsContainer, metavar: str | None) -> None:
+        """Add the argument to a parser; it is positional if there is a ``metavar``."""
+        # argparse fills in what follows a percent sign
+        flag, text = f"--{self.name.replace('_', '-')}", self.help.rstrip(".").replace("%", "%%")
+        given: dict[str, Any] = {"dest": self.name, "help": text, "default": argparse.SUPPRESS}
+        if self.form is None:
+            if self.default is None:
+                parser.add_argument(
+                    flag, **given | {"action": argparse.BooleanOptionalAction, "default": None}
+                )
+            else:
+                flag = f"--no-{flag[2:]}" if self.default else flag
+                parser.add_argument(flag, action=f"store_{not self.default}".lower(), **given)
+            return
+        given |= {"type": self.form.parse, "choices": self.form.choices or None}
+        is_required = self.default is inspect.Parameter.empty
+        if metavar:
+            del given["dest"]
+            several = "+" if self.form.collect else None
+            given |= {"metavar": metavar, "nargs": several if is_required else "?", "type": _not_empty}
+            parser.add_argument(self.name, **given)
+            return
+        if self.form.collect:
+            given |= {"action": Append, "help": f"{text}; repeatable"}
+        if not is_required and self.default not in (None, (), "") and "default" not in text:
+            shown = f"{self.default:,}" if isinstance(self.default, int) else str(self.default)
+            given["help"] += f" (default: {shown})".replace("%", "%%")
+        given["metavar"] = self.form.metavar or (None if self.form.choices else self.name.upper())
+        parser.add_argument(flag, required=is_required, **given)
+
+
+class Append(argparse.Action):
+    """Collects the texts of a flag that is repeatable; those of a file of options are replaced."""
+
+    def __call__(self, _: object, found: argparse.Namespace, value: object, flag: str | None = None) -> None:
+        """Add the value of a text."""
+        before = getattr(found, self.dest, self.default)
+        items = [] if before is self.default else before
+        if isinstance(value, tuple) and any(each and each[0] == value[0] for each in items):
+            raise argparse.ArgumentError(self, f"{value[0]!r} is given twice")
+        setattr(found, self.dest, [*items, value])
+
+
+def _or_none(parse: Callable[[str], Any], text: str) -> object:
+    return None if text == "none" else parse(text)
+
+
+def _not_empty(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("it is empty; the working directory is .")
+    return text
+
+
+def _hints_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the types of the parameters; what is returned may have a type that is imported late."""
+    if inspect.isclass(function):
+        return get_type_hints(function)
+    hints = {name: hint for name, hint in function.__annotations__.items() if name != "return"}
+    scope = inspect.unwrap(function).__globals__
+    return get_type_hints(SimpleNamespace(__annotations__=hints, __globals__=scope))
+
+
+def _group(parser: argparse.ArgumentParser, title: str) -> argparse._ActionsContainer:
+    groups = {group.title: group for group in parser._action_groups}
+    return groups.get(title) or parser.add_argument_group(title)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a function with arguments of a command line."""
+
+    function: Callable[..., Any]
+    parameters: tuple[Parameter, ...]
+
+    @classmethod
+    def of(cls, function: Callable[..., Any], made: Mapping[str, Callable[..., Any]] | None = None) -> Call:
+        """Return the call of a function; ``made`` makes some of its arguments from arguments of their own."""
+        hints, helps = _hints_of(function), parameters_of(function)
+        found: list[Parameter] = []
+        for each in inspect.signature(function).parameters.values():
+            hint = hints[each.name]
+            members = [one for one in get_args(hint) or (hint,) if one is not NoneType]
+            options = [one for one in members if is_dataclass(one) and not hasattr(one, "METAVAR")]
+            maker: Any = (made or {}).get(each.name) or next(iter(options), None)
+            call, form = (Call.of(maker), None) if maker else (None, form_of(hint))
+            # of a dataclass, a factory makes it
+            default = None if repr(each.default) == "<factory>" else each.default
+            if form and NoneType in get_args(hint) and default not in (None, inspect.Parameter.empty):
+                form = replace(form, parse=partial(_or_none, form.parse))
+            is_argument = each.name in helps and each.name != BEAM_ARGS
+            if is_argument and (call or form or members == [bool]):
+                found.append(Parameter(each.name, helps[each.name], default, form, call))
+        return cls(function, tuple(found))
+
+    @property
+    def takes_beam_args(self) -> bool:
+        """Whether pipeline options of Apache Beam are an argument."""
+        return BEAM_ARGS in inspect.signature(self.function).parameters
+
+    def add_to(
+        self, parser: argparse.ArgumentParser, positional: Sequence[str], left_out: Sequence[str] = ()
+    ) -> None:
+        """Add the arguments of the call to a parser, those of options in groups.
+
+        Args:
+            parser: the parser.
+            positional: parameters that are positional arguments, in addition to the first one.
+            left_out: parameters that are not arguments.
+        """
+        for each in self.parameters:
+            is_positional = each is self.parameters[0] or each.name in positional
+            metavar = each.name.upper() if is_positional else None
+            if each.call is None:
+                each.add_to(parser, metavar)
+                continue
+            for title, one in each.call._all():
+                if one.name not in left_out:
+                    is_required = one.default is inspect.Parameter.empty
+                    one.add_to(
+                        parser if is_required else _group(parser, title), metavar if is_required else None
+                    )
+
+    def _all(self) -> Iterator[tuple[str, Parameter]]:
+        """Yield the arguments of a call that makes an argument, each with the name of what it belongs to."""
+        for each in self.parameters:
+            yield from each.call._all() if each.call else [(self.function.__name__, each)]
+
+    def run(self, given: Mapping[str, Any]) -> object:
+        """Call the function with those of its arguments that are given."""
+        values: dict[str, Any] = {}
+        for each in self.parameters:
+            if each.call:
+                values[each.name] = each.call.run(given)
+            elif each.name in given:
+                collect = each.form and each.form.collect
+                values[each.name] = collect(given[each.name]) if collect else given[each.name]
+        if self.takes_beam_args:
+            values[BEAM_ARGS] = given[BEAM_ARGS]
+        return self.function(**values)

@@ -1,0 +1,56 @@
+"""The manifest of a dataset, and its text."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from tfshards.prep.views.tfds import INFO_NAME
+from tfshards.schemas import Manifest, read_manifest
+from tfshards.schemas.json_reader import Json
+from tfshards.schemas.manifest import manifest_text
+from tfshards.schemas.storage import any_path
+from tfshards.schemas.summary import escaped
+
+
+@dataclass(frozen=True, repr=False)
+class Info(Manifest):
+    """The manifest of a dataset, with what its text shows in addition.
+
+    Attributes:
+        path: folder of the dataset.
+        all_classes: whether the text lists every class.
+    """
+
+    path: str = ""
+    all_classes: bool = False
+
+    def __repr__(self) -> str:
+        """Return the text that ``tfshards info`` prints."""
+        text = manifest_text(self, all_classes=self.all_classes)
+        if f"{self.folder}/{INFO_NAME}" not in self.views:
+            return text
+        path = escaped(str(any_path(self.path) / self.folder))
+        return f'{text}\nTensorFlow Datasets: tfds.builder_from_directory("{path}")'
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the manifest as JSON values."""
+        own = ("path", "all_classes")
+        return {name: value for name, value in super().to_json().items() if name not in own}
+
+
+def info(dataset: str | os.PathLike[str], *, all_classes: bool = False) -> Info:
+    """Show the splits, features, classes and totals of a dataset.
+
+    Args:
+        dataset: folder of the dataset, or its URL.
+        all_classes: print every class with its full name, however many there are.
+
+    Returns:
+        The manifest.
+
+    Raises:
+        InputError: it is not a dataset.
+        FormatError: its manifest cannot be read.
+    """
+    return Info(**vars(read_manifest(dataset)), path=os.fspath(dataset), all_classes=all_classes)
