@@ -169,26 +169,25 @@ def _write(
     Raises:
         InputError: it is another dataset, and ``overwrite`` is false.
     """
-    folder, build_id = state.folder, _manifest(draft, "", chosen, files)[0].content_id()
-    draft = replace(draft, build_id=build_id)
-    same = [
-        each
-        for each in state.builds_of(build_id)
-        if each.manifest() == _manifest(draft, each.name, chosen, files)[0]
-    ]
-    build = same[0] if same else state.new_folder(build_id)
-    manifest, companions = _manifest(draft, build.name, chosen, files)
+    folder = state.folder
+    draft, companions = _described(draft, chosen, files)
+    draft = replace(draft, build_id=draft.content_id())
+    builds = state.builds_of(draft.build_id)
+    same = [each for each in builds if each.manifest() == _placed(draft, each.name)]
+    build = same[0] if same else state.new_folder(draft.build_id)
+    manifest = _placed(draft, build.name)
     if state.manifest and state.manifest != manifest and not overwrite:
         what = difference(state.manifest, manifest.options).replace("inputs", "files, records or class names")
         raise InputError(f"{folder} was adopted with other {what}; give overwrite=True to adopt it again")
     text = manifest.to_text().encode("ascii")
     check_readable(text, build.root / MANIFEST_NAME)
-    build.create(manifest.options)
-    build.open()
     digests = {path: digest for shard in manifest.shards for path, digest in shard.companion_digests.items()}
     damaged = [problem.place for problem in digest_problems(folder, digests)]
-    build.put_all({path.partition("/")[2]: companions[path] for path in damaged})
-    sync(build.root / "index", build.root)
+    if damaged or not same:
+        build.create(manifest.options)
+        build.open()
+        build.put_all({name: companions[name] for name in (path.partition("/")[2] for path in damaged)})
+        sync(build.root / "index", build.root)
     if not same:
         put(build.root / MANIFEST_NAME, text, build.work)
         sync(build.root)
@@ -200,10 +199,10 @@ def _write(
         ) from None
 
 
-def _manifest(
-    draft: Manifest, folder: str, chosen: ChosenFiles, files: Mapping[str, _Read]
+def _described(
+    draft: Manifest, chosen: ChosenFiles, files: Mapping[str, _Read]
 ) -> tuple[Manifest, dict[str, bytes]]:
-    """Return the manifest of a build in a folder of this name, and the content of its companions by path."""
+    """Return the manifest of a build whose folder has no name yet, and the content of its companions."""
     schema, splits, companions = draft.schema, dict[str, Split](), dict[str, bytes]()
     for split, paths in chosen.splits.items():
         shards, labels = [], [np.zeros(0, np.int64)]
@@ -211,17 +210,26 @@ def _manifest(
             records, features = files[path]
             if schema.label:
                 labels.append(np.array(features[schema.label.name].labels, np.int64))
-            # next to where a build would write it
-            place = f"{folder}/{draft.name}-{split}.tfrecord-{number:05d}-of-{len(paths):05d}"
             shard, contents = records.describe(
                 path,
                 labels_bytes(labels[-1]) if schema.label else None,
                 features["key"].keys if schema.key else None,
-                place,
+                # next to where a build would write it
+                f"{draft.name}-{split}.tfrecord-{number:05d}-of-{len(paths):05d}",
             )
             shards.append(shard)
             companions |= contents
         counts = label_counts(np.concatenate(labels) if schema.label else None, schema)
         splits[split] = Split(tuple(shards), counts)
     count = sum(split.num_examples for split in splits.values())
-    return replace(draft, folder=folder, splits=splits, totals=Totals(count, count)), companions
+    return replace(draft, splits=splits, totals=Totals(count, count)), companions
+
+
+def _placed(draft: Manifest, folder: str) -> Manifest:
+    """Return the manifest of a build in a folder of this name."""
+
+    def placed(split: Split) -> Split:
+        shards = (replace(shard, companions=f"{folder}/{shard.companions}") for shard in split.shards)
+        return replace(split, shards=tuple(shards))
+
+    return replace(draft, folder=folder, splits={name: placed(each) for name, each in draft.splits.items()})

@@ -67,7 +67,8 @@ class Seen:
             if image is None:
                 return Kind(wire, len(elements))
             bits |= image[0]
-            self.sides = _common(self.sides, image[1])
+            if self.sides != image[1]:
+                self.sides = _common(self.sides, image[1])
         return Kind(wire, len(elements), bits)
 
     def where(self, bits: int) -> str:
@@ -93,11 +94,12 @@ class Features(defaultdict[str, Seen]):
     def look(self, frame: Frame, label: str | None) -> None:
         """Add a record; raise ValueError if it is not an example."""
         example = ParsedExample(frame.data or b"")
-        if example.is_sequence or not example.names:
+        names = [*example.names]
+        if example.is_sequence or not names:
             what = "is a tf.train.SequenceExample" if example.is_sequence else "has no features"
             raise ValueError(f"{what}, but only tf.train.Example with features can be adopted: {_ELSE}")
         where = f"record {frame.number} at byte {frame.offset} of {self.path}"
-        for name in example.names:
+        for name in names:
             wire, elements = example.typed(name)
             if name not in self and self.first:
                 self[name].kinds[None] = self.first
@@ -107,7 +109,7 @@ class Features(defaultdict[str, Seen]):
                 seen.labels.append(cast("int", elements[0]))
             elif name == "key" and wire == "bytes":
                 seen.keys += cast("list[bytes]", elements)
-        for name in self.keys() - {*example.names}:
+        for name in self.keys() - {*names} if len(self) > len(names) else ():
             self[name].kinds.setdefault(None, where)
         self.first = self.first or where
 

@@ -10,24 +10,21 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator
-from itertools import chain
+from collections.abc import Collection, Iterator, Mapping
+from itertools import accumulate, chain
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from tfshards.prep.exporting.examples import Column, Group
 from tfshards.schemas import Feature, Problem, Schema
+from tfshards.schemas.columns import Columns
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.schema import UNCOMMON_DTYPES
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    Array: TypeAlias = pa.Array
-    Type: TypeAlias = pa.DataType
 
 
 def path(name: str, split: str, number: int, total: int) -> str:
@@ -55,81 +52,65 @@ def write(file: Path, schema: Schema, binary: Collection[str], groups: Iterator[
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    types = {feature.name: _types(feature, schema, binary) for feature in schema.features}
-    described = {name: description for name, (_, description) in types.items()}
-    metadata = {"huggingface": json.dumps({"info": {"features": described}})}
-    arrow = pa.schema([(name, each) for name, (each, _) in types.items()], metadata)
+    def batch(columns: Mapping[str, Column]) -> pa.RecordBatch:
+        arrays = [_array(each, columns[each.name], each.name in binary) for each in schema.features]
+        return pa.RecordBatch.from_arrays(arrays, schema.names)
+
+    empty = batch(Columns(schema.features).parse_records([])).schema
+    described = {
+        each.name: _description(each, schema, empty.field(each.name).type) for each in schema.features
+    }
+    arrow = empty.with_metadata({"huggingface": json.dumps({"info": {"features": described}})})
     # nearly every encoded image is different
     plain = [feature.name for feature in schema.features if not feature.is_encoded]
     with pq.ParquetWriter(file, arrow, use_dictionary=plain, write_statistics=plain) as writer:
         for group in groups:
-            columns = [
-                _column(each, types[each.name][0], group.columns[each.name]) for each in schema.features
-            ]
-            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=arrow))
+            writer.write_batch(batch(group.columns))
 
 
-def _types(feature: Feature, schema: Schema, binary: Collection[str]) -> tuple[Type, Json]:
-    """Return the Arrow type of a feature, and its description as ``Features.to_dict`` returns it."""
-    import pyarrow as pa
-
+def _description(feature: Feature, schema: Schema, arrow: pa.DataType) -> Json:
+    """Return what ``Features.to_dict`` returns of a feature whose column has an Arrow type."""
     if feature.is_encoded:
-        return pa.struct([("bytes", pa.binary()), ("path", pa.string())]), {"_type": "Image"}
+        return {"_type": "Image"}
     if feature.is_label and feature.shape == () and schema.class_names:
         # -1 means no class
-        return pa.int64(), {"names": list(schema.class_names), "_type": "ClassLabel"}
-    if feature.is_text:
-        arrow = pa.binary() if feature.name in binary else pa.string()
-    else:
-        arrow = pa.from_numpy_dtype(np.dtype(feature.dtype))
+        return {"names": list(schema.class_names), "_type": "ClassLabel"}
+    for _ in feature.shape:
+        arrow = arrow.value_type
     described: Json = {"dtype": str(arrow).replace("halffloat", "float16"), "_type": "Value"}
     for dim in reversed(feature.shape):
-        arrow = pa.list_(arrow, dim or -1)
         described = {"feature": described, "length": dim or -1, "_type": "Sequence"}
-    return arrow, described
+    return described
 
 
-def _split_name(name: str) -> str:
-    return name.replace("-", "_")
-
-
-def _column(feature: Feature, arrow: Type, values: Column) -> Array:
-    """Return the values of a feature as an array of an Arrow type."""
+def _array(feature: Feature, values: Column, is_binary: bool) -> pa.Array:
+    """Return the values of a feature in some examples as an array of its Arrow type."""
     import pyarrow as pa
 
     if feature.is_encoded:
         parts = [pa.array(values, pa.binary()), pa.nulls(len(values), pa.string())]
-        return pa.StructArray.from_arrays(parts, fields=[*arrow])
-    for _ in feature.shape:
-        arrow = arrow.value_type
+        return pa.StructArray.from_arrays(parts, ["bytes", "path"])
     if feature.is_text:
         # arrays of bytes, or lists of text
         flat: object = values if feature.shape == () else [*chain.from_iterable(map(np.ravel, values))]
+        array = pa.array(flat, pa.binary() if is_binary else pa.string())
     else:
-        flat = np.concatenate([*map(np.ravel, values)]) if feature.is_ragged else np.ravel(values)
-    shape = cast("tuple[int, ...]", feature.shape)
-    if not feature.is_ragged:
-        return _nested(pa.array(flat, arrow), shape, len(values))
-    lengths = [*map(len, values)]
-    return pa.ListArray.from_arrays(
-        _offsets(lengths), _nested(pa.array(flat, arrow), shape[1:], sum(lengths))
-    )
-
-
-def _offsets(lengths: npt.ArrayLike) -> Array:
-    import pyarrow as pa
-
-    return pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
-
-
-def _nested(flat: Array, shape: tuple[int, ...], rows: int) -> Array:
-    """Return ``rows`` lists of lists of the shape, whose elements are in ``flat``."""
-    import pyarrow as pa
-
-    for axis in reversed(range(len(shape))):
-        if shape[axis]:
-            flat = pa.FixedSizeListArray.from_arrays(flat, shape[axis])
+        rows = [np.zeros(0, feature.dtype), *map(np.ravel, values)] if feature.is_ragged else []
+        numbers = np.concatenate(rows) if rows else np.ravel(values)
+        array = pa.array(numbers, pa.from_numpy_dtype(np.dtype(feature.dtype)))
+    lengths = [*map(len, values)] if feature.is_ragged else [1] * len(values)
+    inner = cast("tuple[int, ...]", feature.shape[feature.is_ragged :])
+    for axis in reversed(range(len(inner))):
+        if inner[axis]:
+            array = pa.FixedSizeListArray.from_arrays(array, inner[axis])
         else:
             # a list of fixed size 0 would not know how many there are
-            flat = pa.ListArray.from_arrays(_offsets([0] * (rows * math.prod(shape[:axis]))), flat)
-    return flat
+            count = sum(lengths) * math.prod(inner[:axis])
+            array = pa.ListArray.from_arrays(pa.array([0] * (count + 1), pa.int32()), array)
+    if feature.is_ragged:
+        array = pa.ListArray.from_arrays(pa.array([*accumulate(lengths, initial=0)], pa.int32()), array)
+    return array
+
+
+def _split_name(name: str) -> str:
+    return name.replace("-", "_")

@@ -118,7 +118,13 @@ def read_in_order(path: AnyPath, compression: Compression) -> Iterator[Frame]:
                     return
                 fits = length <= min(most_bytes - offset - FRAME_OVERHEAD, MAX_RECORD_BYTES)
                 rest = read_gradually(file, length + FOOTER_BYTES) if fits else b""
-                yield (found := Frame.of(number, offset, header + rest, length))
+                data = rest[:-FOOTER_BYTES]
+                checksum = masked_crc32c(data)
+                found = Frame(number, offset, data, checksum)
+                is_whole = len(rest) == length + FOOTER_BYTES
+                if not is_whole or rest[-FOOTER_BYTES:] != checksum.to_bytes(FOOTER_BYTES, "little"):
+                    found = Frame.of(number, offset, header + rest, length)
+                yield found
                 if found.data is None:
                     return
                 number, offset = number + 1, offset + FRAME_OVERHEAD + length

@@ -20,12 +20,12 @@ from tfshards.prep.verification.checks import Decode, companions, record_problem
 from tfshards.prep.verification.repair import copy_digest, folders_of, repaired
 from tfshards.prep.verification.report import VerificationReport
 from tfshards.prep.writing.build_folder import is_owned
-from tfshards.schemas import FormatError, Manifest, OptionsError, Problem, Shard, read_manifest
+from tfshards.schemas import Manifest, OptionsError, Problem, Shard, read_manifest
 from tfshards.schemas.errors import listed
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.keys import KeyHashes, hash_array, hash_key
-from tfshards.schemas.names import MANIFEST_NAME, RECORD_NAME
+from tfshards.schemas.names import RECORD_NAME
 from tfshards.schemas.split import rows_by_shard
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.locking import locked
@@ -55,7 +55,7 @@ def verify(
     Raises:
         OptionsError: ``repair`` is combined with ``deep`` or ``decode``.
         InputError: ``dataset`` is not a dataset; or, with ``repair``, another process is writing to it.
-        FormatError: ``repair`` needs the manifest, which is damaged.
+        FormatError: the manifest is damaged: `tfshards restore` or a build with `--overwrite` replaces it.
         ModuleNotFoundError: ``decode`` needs Pillow, which is not installed.
     """
     if repair and (deep or decode):
@@ -70,11 +70,7 @@ def verify(
         with locked(folder):
             manifest = read_manifest(folder)
             return repaired(name, folder, manifest, _problems(folder, manifest))
-    try:
-        manifest = read_manifest(folder)
-    except FormatError as error:
-        problems = (Problem(MANIFEST_NAME, f"{each.place}: {each.message}") for each in error.problems)
-        return VerificationReport(name, tuple(problems))
+    manifest = read_manifest(folder)
     with ThreadPoolExecutor(num_jobs()) as threads:
         start = _decode_by(threads, manifest) if decode else None
         return VerificationReport(name, _problems(folder, manifest, start, is_deep=deep or decode))

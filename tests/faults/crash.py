@@ -106,8 +106,8 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
     (
         "adopt changes labels that the pointer names",
         "prep/adoption/adopt.py",
-        "else state.new_folder(build_id)",
-        "else state.folders[0] if state.folders else state.new_folder(build_id)",
+        "else state.new_folder(draft.build_id)",
+        "else state.folders[0] if state.folders else state.new_folder(draft.build_id)",
         f"{_CRASHES}[adopt with other labels]",
     ),
     (
