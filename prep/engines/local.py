@@ -42,15 +42,15 @@ def run(work: Work) -> None:
         return
 
     def call(item: object) -> None:
-        pool.submit(_call, item).result()
+        answer = pool.submit(_call, item)
+        # a pool notices the death of a process that was just started from its next answer on
+        pool.submit(os.getpid)
+        answer.result()
 
     # each of the others writes one shard at a time, and so does this one
     num_threads = num_writers() if in_store(work.folder) else 1
     try:
         with pool:
-            # all start at once: a pool notices the death of a process from its next answer on
-            for _ in range(number):
-                pool.submit(os.getpid)
             share(work, [*[work.function] * num_threads, *[call] * number], end=others.end)
     except BrokenProcessPool:
         raise others.lost() from None

@@ -62,8 +62,6 @@ def test_tasks_do_not_grow_with_the_dataset_and_may_be_repeated(
             assert contents(work.folder) == before
         # of one shard its name, or its entry in the manifest
         assert max(len(pickle.dumps(item)) for item in work.items) < 800
-        work.progress.end()
-        work.progress.follow()
 
     monkeypatch.setattr("tfshards.prep.engines.local.run", run_twice)
     call(folder, tmp_path / "twice")

@@ -98,10 +98,11 @@ def test_a_helper_that_is_killed_ends_the_work_and_is_named(tmp_path):
     process = started("go_on", tmp_path)
     until(lambda: len([*tmp_path.glob("[0-9]*")]) == 3)
     helpers = workers(process.pid)
-    os.kill(helpers[0], signal.SIGKILL)
+    # the last that was started
+    os.kill(helpers[-1], signal.SIGKILL)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert f"worker process {helpers[0]} died (SIGKILL)" in out
+    assert f"worker process {helpers[-1]} died (SIGKILL)" in out
     assert not any(map(is_running, helpers))
 
 
