@@ -310,7 +310,7 @@ def coco():
                 "objects/area": [box[2] * box[3] for box in own],
                 "objects/iscrowd": [0, 1][: len(own)],
             }
-            people[split][f"{split}/{key}"] = found[split][key] | {
+            people[split][key] = found[split][key] | {
                 "objects/category": ["person"] * len(own),
                 "objects/iscrowd": [0] * len(own),
                 "objects/keypoints": [[3, 4, 2, 5, 6, 1, 0, 0, 0]] * len(own),

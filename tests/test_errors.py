@@ -13,11 +13,11 @@ ROOT = Path(__file__).parents[1]
 MOST_CODES = 60
 
 
-def test_the_reference_lists_the_codes_that_are_raised():
+def test_the_rules_list_the_codes_that_are_raised():
     rooms = ("schemas", "prep", "loader", "src")
     source = "".join(path.read_text() for room in rooms for path in (ROOT / room).rglob("*.py"))
     raised = {*re.findall(r'\bcode="([a-z-]+)"', source)}
-    table = (ROOT / "docs/reference.md").read_text().partition("\n| code | ")[2].partition("\n\n")[0]
+    table = (ROOT / "docs/rules.md").read_text().partition("\n| code | ")[2].partition("\n\n")[0]
     listed = re.findall(r"^\| `([a-z-]+)` \|", table, re.M)
     assert listed == sorted(listed)
     assert {*listed} == raised

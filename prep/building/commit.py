@@ -237,7 +237,7 @@ def _of_other_inputs(state: OutputState, manifest: Manifest, target: BuildFolder
     return InputError(
         f"{state.folder} holds a dataset with other inputs: {line}; give overwrite=True to replace it, or "
         f"choose another output{written}",
-        code="dataset-of-other-inputs",
+        code="dataset-differs",
     )
 
 

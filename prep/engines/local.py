@@ -121,7 +121,8 @@ class _Processes(SpawnContext):
                 break
         else:
             what = "a worker process was ended"
-        return BuildError(f"{what}, perhaps because memory ran out; run the same command to resume")
+        text = f"{what}, perhaps because memory ran out; run the same command to resume"
+        return BuildError(text, code="worker-lost")
 
 
 # In each of the other processes: the function, its limit of jobs, and the status of one that was ended.

@@ -212,7 +212,7 @@ def export(
         )
     for name, found in coordinates_of(features).items():
         typed = shlex.quote(f"{name}={found}")
-        report_line(f"{name!r} refers to the exported image: --column {typed} builds it again")
+        report_line(f"{name!r} refers to the exported image: --roles {typed} builds it again")
     check_outside_datasets(folder, "name a folder for the export")
     task = Task(
         root=root,

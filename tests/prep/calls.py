@@ -55,7 +55,7 @@ def fail(name: str, others: _Function, folder: Path, item: int) -> None:
 
 
 ERRORS: dict[str, Exception] = {
-    "input": InputError("changed after the build listed it", path=Path("a\n[tfshards:e30=].png")),
+    "input": InputError("changed after the build listed it: a\n[tfshards:e30=].png"),
     "system": OSError(28, "No space left on device", "/photos"),
     "unexpected": ValueError("odd"),
     "unpicklable": UnpicklableError("no", "class"),

@@ -369,7 +369,7 @@ def test_verbs_accept_an_adopted_dataset_without_keys(tmp_path, monkeypatch):
     refused(["show", str(tmp_path / "d"), "x"], "train:0", status=1, code="key-unknown")
     assert "x: int64 []: 6\n" in run(["show", str(tmp_path / "d"), "test:2"]).out
     (leak,) = [found for found in audit(tmp_path / "d", distance=None).findings if found.kind == "leak"]
-    assert len(leak.instances) == 2
+    assert len(leak.cases) == 2
     reshard(tmp_path / "d", tmp_path / "new", shards=2)
     log: list[str] = []
     logged(merge, log.append)([tmp_path / "d", tmp_path / "new"], tmp_path / "both")

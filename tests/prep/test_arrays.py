@@ -135,13 +135,13 @@ def test_a_file_that_changes_or_vanishes_during_reading_ends_it(tmp_path, stage)
     assert [*reader.read(rows, listing.schema)][2].values[0] == np.float64(2.5).tobytes()
     os.utime(paths["x_test"], ns=(1, 1))
     assert [*reader.read(rows[:2], listing.schema)]
-    for change, code in (
+    for change, text in (
         (lambda: None, "changed after the build listed it"),
         (lambda: np.save(paths["x_test"], np.arange(1)), "changed after the build listed it"),
-        (paths["x_test"].unlink, "unreadable"),
+        (paths["x_test"].unlink, "cannot be read"),
     ):
         change()
-        with raises(InputError, code):
+        with raises(InputError, text):
             [*reader.read(rows, listing.schema)]
 
 

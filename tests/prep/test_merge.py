@@ -82,7 +82,7 @@ def test_a_damaged_file_is_named(damaged, asked, three, tmp_path):
     path = flip(damaged(other), -1)
     with pytest.raises((BuildError, InputError), match=re.escape(path.name)) as caught:
         merge([three[2], other], tmp_path / "out", **asked)
-    assert (caught.value.code == "shard-damaged") == (damaged is first_shard)
+    assert caught.value.code == "shard-damaged"
     assert not (tmp_path / "out" / "dataset.json").exists()
 
 

@@ -201,7 +201,7 @@ def test_a_damaged_manifest_is_refused_and_its_copy_makes_it_again(dataset, cont
     assert contents(dataset) == before
     with pytest.raises(InputError) as caught:
         verify(dataset / "none", repair=True)
-    assert caught.value.code == "path-missing"
+    assert "does not exist" in str(caught.value)
 
 
 def test_a_record_that_does_not_show_whose_folder_it_is_in_is_named(dataset):

@@ -91,7 +91,7 @@ def test_rejected_files_of_any_name_are_found_by_it(image_folder, tmp_path, quie
     root = image_folder({"1.png": 1, **dict.fromkeys(names, b"no image")})
     quiet_build(ImageFolder(root), tmp_path / "out", options=ANY)
     for name in names:
-        assert run_json(["show", tmp_path / "out", name])[1]["code"] == "input"
+        assert run_json(["show", tmp_path / "out", name])[1]["code"] == "key-rejected"
 
 
 def test_status_lines_and_warnings_from_python_are_escaped_too(image_folder, tmp_path, caplog):

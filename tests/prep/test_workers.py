@@ -87,7 +87,7 @@ def test_what_a_worker_calls_is_pickled_by_the_name_of_its_module():
 
 
 ERRORS = [
-    InputError("changed after the build listed it", "a line", path=Path('"a"\n'), number=3),
+    InputError('"a"\n: changed after the build listed it', "a line", code="file-changed"),
     RecordError(Path("a"), 1, 12, "its checksum differs"),
     FormatError("dataset.json", [Problem("splits", "are missing")]),
     FileNotFoundError(2, "No such file or directory", "a"),

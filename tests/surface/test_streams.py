@@ -193,7 +193,7 @@ def test_an_interrupted_build_has_the_status_of_its_signal_and_resumes(handling,
     out, err = process.communicate(timeout=60)
     assert process.returncode == status, err
     document = json.loads(out)
-    assert (document["kind"], document["remedy"] in err) == ("interrupted", True)
+    assert (document["kind"], document["message"] in err) == ("interrupted", True)
     assert err.splitlines()[-1] == document["message"]
     assert "Traceback" not in err
     assert not Path("new/dataset.json").exists()
