@@ -31,7 +31,9 @@ class TfshardsError(Exception):
     def __init__(self, text: str, /, *lines: object, code: str = "") -> None:
         # Beam makes another error of this class from the first argument and the name of a step
         super().__init__(text)
-        self.text, self.lines, self.code = text, lines, code
+        self.text: str = text
+        self.lines: tuple[object, ...] = lines
+        self.code: str = code
 
     def __str__(self) -> str:
         return "\n".join(one_line(str(line)) for line in (self.text, *self.lines))
