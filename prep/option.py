@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, fields
 from functools import cache
+from itertools import chain
 from types import NoneType
 from typing import Any, ClassVar, Literal, Protocol, get_args, get_origin, get_type_hints
 
 from tfshards.schemas.errors import OptionsError
 from tfshards.schemas.json_reader import Json
+
+# the values of types that have few
+_FEW: Mapping[object, tuple[object, ...]] = {bool: (True, False), NoneType: (None,)}
 
 
 class Record(Protocol):
@@ -20,13 +24,15 @@ class Record(Protocol):
 
 @cache
 def choices_of(record: type[Record]) -> dict[str, tuple[object, ...]]:
-    """Return the allowed values of the fields whose type is a ``Literal``, with None where it may be."""
+    """Return the allowed values of the fields that have few: of a ``Literal`` or bool, perhaps with None."""
     found: dict[str, tuple[object, ...]] = {}
     for name, hint in get_type_hints(record).items():
-        members = (hint,) if get_origin(hint) is Literal else get_args(hint)
-        if members and all(get_origin(each) is Literal or each is NoneType for each in members):
-            values = [value for each in members for value in get_args(each) or (None,)]
-            found[name] = tuple(values)
+        members = (hint,) if hint is bool or get_origin(hint) is Literal else get_args(hint)
+        values = [
+            _FEW.get(each) or (get_args(each) if get_origin(each) is Literal else ()) for each in members
+        ]
+        if values and all(values):
+            found[name] = tuple(chain.from_iterable(values))
     return found
 
 
@@ -35,7 +41,7 @@ def check_choices(record: Record) -> None:
     for name, allowed in choices_of(type(record)).items():
         value = getattr(record, name)
         # True equals 1
-        if value not in allowed or isinstance(value, (bool, float)):
+        if (type(value), value) not in [(type(each), each) for each in allowed]:
             raise OptionsError(f"{name}={value!r} must be one of {', '.join(map(str, allowed))}")
 
 

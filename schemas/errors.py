@@ -145,6 +145,13 @@ def check_strings(name: str, value: object) -> None:
         raise OptionsError(f"{name}={value!r} must be a list of strings")
 
 
+def check_flags(**flags: object) -> None:
+    """Raise OptionsError unless each argument, given by its name, is True or False."""
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise OptionsError(f"{name}={value!r} must be True or False")
+
+
 def check_instance(name: str, value: object, kind: type) -> None:
     """Raise OptionsError unless the argument ``name`` is an instance of a class."""
     if not isinstance(value, kind):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tfshards.loader.options.image import Image
 from tfshards.loader.options.selection import Shuffle
-from tfshards.schemas import OptionsError, read_manifest
+from tfshards.schemas import InputError, OptionsError, read_manifest
 
 if TYPE_CHECKING:
     from tfshards.loader.speed.bench import Speeds
@@ -52,17 +52,23 @@ def bench(
         raise OptionsError(f"crop={crop!r} needs images of a fixed size, such as size=224x224")
     # leaves out what TensorFlow logs about processors and GPUs while it is imported
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    import tensorflow as tf
+
     from tfshards import loader
 
-    return loader.bench(
-        dataset,
-        split,
-        batch_size=batch_size,
-        select=select,
-        shuffle=None if shuffle is None else Shuffle(seed=shuffle),
-        image=None if sides is None else Image(size=sides, crop=crop),
-        seconds=seconds,
-    )
+    try:
+        return loader.bench(
+            dataset,
+            split,
+            batch_size=batch_size,
+            select=select,
+            shuffle=None if shuffle is None else Shuffle(seed=shuffle),
+            image=None if sides is None else Image(size=sides, crop=crop),
+            seconds=seconds,
+        )
+    except tf.errors.InvalidArgumentError:
+        text = f"{dataset} has damaged records: `tfshards verify {dataset} --deep` lists them"
+        raise InputError(text, code="shard-damaged") from None
 
 
 def _sides(text: str) -> tuple[int, int] | None:

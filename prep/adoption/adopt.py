@@ -36,6 +36,7 @@ from tfshards.schemas import (
     Split,
     Totals,
 )
+from tfshards.schemas.errors import check_flags
 from tfshards.schemas.index import labels_bytes
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest_file import is_manifest
@@ -88,6 +89,7 @@ def adopt(
         FormatError: files or records are damaged, or are not ``tf.train.Example``; it lists every problem.
         BuildError: in an object store, another process has written a manifest meanwhile.
     """
+    check_flags(overwrite=overwrite)
     class_names = given_class_names(class_names)
     for option, names in (("splits", splits or ()), ("name", () if name is None else (name,))):
         for fault in filter(None, map(name_fault, names)):

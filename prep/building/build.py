@@ -36,6 +36,7 @@ from tfshards.prep.sources.base import Reader, Source
 from tfshards.prep.writing.build_folder import BuildFolder, Reject, ShardId, ShardPlan
 from tfshards.prep.writing.shard import EncodedInputs, ShardTask, inputs_plan
 from tfshards.schemas import BuildError, InputError, Manifest, Shard, Split, Totals
+from tfshards.schemas.errors import check_flags
 from tfshards.schemas.storage import AnyPath
 
 # Bytes of a record in addition to those of its source: frame, tags, names, label.
@@ -82,6 +83,7 @@ def build(
         InputError: the source or the folder does not allow the build.
         BuildError: the build ended before its commit; the same call resumes it.
     """
+    check_flags(overwrite=overwrite, checksum=checksum)
     options = Options() if options is None else options
     check_types(source, seed, options)
     counts = ShardCounts.of(shards, options.shard_size)

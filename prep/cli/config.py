@@ -66,9 +66,11 @@ def read_config(
     """
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     add_config(early)
-    path = str(early.parse_known_args(arguments)[0].config or "")
-    if not path:
+    path = early.parse_known_args(arguments)[0].config
+    if path is None:
         return Config()
+    if not path:
+        parser.error("argument --config: it is empty")
     content, options = _read_toml(path), _options_of(parser)
     known = {*options}.union(*map(_options_of, others))
     values: dict[str, object] = {}

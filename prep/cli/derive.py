@@ -146,16 +146,23 @@ class Parameter:
                 flag = f"--no-{flag[2:]}" if self.default else flag
                 parser.add_argument(flag, action=f"store_{not self.default}".lower(), **given)
             return
-        given |= {"type": self.form.parse, "choices": self.form.choices or None}
+        parse = self.form.parse
+        given |= {"type": parse, "choices": self.form.choices or None}
         is_required = self.default is inspect.Parameter.empty
         if metavar:
             del given["dest"]
             several = "+" if self.form.collect else None
-            given |= {"metavar": metavar, "nargs": several if is_required else "?", "type": _not_empty}
+            check = partial(_not_empty, hint="; the working directory is ." * (self.form.metavar == "PATH"))
+            given |= {"metavar": metavar, "nargs": several if is_required else "?", "type": check}
             parser.add_argument(self.name, **given)
             return
         if self.form.collect:
             given |= {"action": Append, "help": f"{text}; repeatable"}
+        else:
+            given["action"] = Once
+        if "empty" not in self.help:
+            # where an empty text means something, the help says what
+            given["type"] = lambda text: parse(_not_empty(text))
         if not is_required and self.default not in (None, (), "") and "default" not in text:
             shown = f"{self.default:,}" if isinstance(self.default, int) else str(self.default)
             given["help"] += f" (default: {shown})".replace("%", "%%")
@@ -175,13 +182,24 @@ class Append(argparse.Action):
         setattr(found, self.dest, [*items, value])
 
 
+class Once(argparse.Action):
+    """Stores the text of a flag, which replaces that of a file of options, but no other."""
+
+    def __call__(self, _: object, found: argparse.Namespace, value: object, flag: str | None = None) -> None:
+        """Store a value."""
+        if getattr(found, self.dest, self.default) is not self.default:
+            raise argparse.ArgumentError(self, "is given twice")
+        setattr(found, self.dest, value)
+
+
 def _or_none(parse: Callable[[str], Any], text: str) -> object:
     return None if text == "none" else parse(text)
 
 
-def _not_empty(text: str) -> str:
+def _not_empty(text: str, hint: str = "") -> str:
+    """Return a text, or raise ArgumentTypeError if it is empty, as a variable that is not set may be."""
     if not text:
-        raise argparse.ArgumentTypeError("it is empty; the working directory is .")
+        raise argparse.ArgumentTypeError(f"it is empty{hint}")
     return text
 
 

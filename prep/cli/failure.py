@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import os
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -71,6 +73,19 @@ def failure_of(error: Exception, with_origin: Callable[[str], str], arguments: S
         return Failure(status, kind, text, name)
     assert isinstance(error, TfshardsError)
     return Failure(status, kind, with_origin(str(error)), _path_of(error), code=error.code)
+
+
+def flags_named(message: str, args: argparse.Namespace) -> str:
+    """Return a line with the flags of the parameters that a message names, such as ``as_is=``, if it does."""
+    parser = getattr(args, "parser", None)
+    flags = (
+        {each.dest: each.option_strings[-1] for each in parser._actions if each.option_strings}
+        if parser
+        else {}
+    )
+    names = dict.fromkeys(re.findall(r"(?<![\w/.-])([a-z]\w*)=", message))
+    found = [flags[name] for name in names if name in flags and f"{flags[name]} " not in f"{message} "]
+    return f"\n  on the command line: {', '.join(found)}" if found else ""
 
 
 def interruption(status: int, *, is_resumable: bool) -> Failure:

@@ -21,7 +21,7 @@ from types import FrameType
 from typing import NoReturn
 
 from tfshards.prep.cli.config import Config, read_config
-from tfshards.prep.cli.failure import Failure, failure_of, interruption
+from tfshards.prep.cli.failure import Failure, failure_of, flags_named, interruption
 from tfshards.prep.cli.parser import Verb, make_parser, subcommands
 from tfshards.prep.cli.verbs import VERBS
 from tfshards.prep.progress.console import reporting
@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
             _print_failure(failure, prints_json=prints_json)
             if failure.kind == "internal":
                 raise
-            LOGGER.error(f"tfshards: {failure.message}")
+            LOGGER.error(f"tfshards: {failure.message}{flags_named(failure.message, args)}")
             return failure.status
 
 

@@ -162,7 +162,7 @@ class _Parser(argparse.ArgumentParser):
         unknown = _UNKNOWN.search(message)
         known = [*self._option_string_actions, *subcommands(self)]
         known += re.findall(r"[\w-]+", message.partition("choose from")[2])
-        close = get_close_matches(unknown[1] or unknown[2], known, n=1, cutoff=0.7) if unknown else []
+        close = get_close_matches(unknown[1] or unknown[2] or "", known, n=1, cutoff=0.7) if unknown else []
         return f"; was {close[0]} meant?" if close else ""
 
 

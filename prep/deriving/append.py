@@ -29,7 +29,7 @@ from tfshards.prep.sources.kinds import KINDS, Recorded
 from tfshards.prep.writing.build_folder import BuildFolder
 from tfshards.schemas import InputError, Manifest, OptionsError, Schema
 from tfshards.schemas.digests import bytes_digest
-from tfshards.schemas.errors import check_path, counted
+from tfshards.schemas.errors import check_flags, check_path, counted
 from tfshards.schemas.json_reader import Json
 
 # A source, or its inputs as they are named on the command line.
@@ -81,6 +81,7 @@ def append(
         FormatError: a file of keys of the dataset is missing or damaged.
         BuildError: appending stopped before its commit. The dataset is unchanged; the same call resumes.
     """
+    check_flags(follow_links=follow_links, new_classes=new_classes)
     run, on_workers = find_run(engine, beam_args), is_distributed(engine, beam_args)
     check_path("dataset", dataset)
     origin = open_origin(dataset)

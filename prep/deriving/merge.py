@@ -20,7 +20,7 @@ from tfshards.prep.planning.options import Options, ShardCounts, Shards
 from tfshards.prep.progress.lines import report_warning
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.schemas import InputError, Manifest, OptionsError
-from tfshards.schemas.errors import check_path, check_strings
+from tfshards.schemas.errors import check_flags, check_path, check_strings
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.keys import each_shard, hash_array, hash_key
 from tfshards.schemas.names import name_fault
@@ -66,6 +66,7 @@ def merge(
             already holds other files.
         BuildError: writing stopped before the commit; the same call resumes.
     """
+    check_flags(as_splits=as_splits, overwrite=overwrite)
     run = find_run(engine, beam_args)
     options = options or ShardOptions()
     counts = ShardCounts.of(shards, options.shard_size)

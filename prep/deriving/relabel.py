@@ -15,7 +15,7 @@ from tfshards.prep.progress.lines import report_line
 from tfshards.prep.sources.classes import quoted
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.schemas import InputError, Manifest, OptionsError
-from tfshards.schemas.errors import counted
+from tfshards.schemas.errors import check_flags, counted
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.keys import find
 from tfshards.schemas.storage import AnyPath
@@ -55,6 +55,7 @@ def relabel(
         InputError: the dataset does not have a key or a class, or cannot be edited.
         BuildError: writing stopped before the commit; the same call resumes.
     """
+    check_flags(new_classes=new_classes)
     wanted = new_labels(labels)
     return commit_edit(
         dataset,

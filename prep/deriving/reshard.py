@@ -14,6 +14,7 @@ from tfshards.prep.deriving.stored import Origin, open_origin
 from tfshards.prep.engines.table import EngineName, find_run
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
 from tfshards.schemas import Manifest, OptionsError
+from tfshards.schemas.errors import check_flags
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.storage import any_path
 from tfshards.schemas.storage.any_path import real_name
@@ -58,6 +59,7 @@ def reshard(
             ``dataset`` already holds other files.
         BuildError: writing stopped before the commit; the same call resumes.
     """
+    check_flags(overwrite=overwrite)
     run = find_run(engine, beam_args)
     options = options or ShardOptions()
     counts = ShardCounts.of(shards, options.shard_size)

@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, suppress
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import partial
 from itertools import pairwise
 
@@ -21,6 +22,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 from tfshards.prep.engines.table import Work, share
 from tfshards.prep.engines.transform import Checked
 from tfshards.prep.engines.worker import marked_error, marking_errors, needed_paths
+from tfshards.prep.progress.lines import report_warning
 from tfshards.prep.progress.threads import STOPPED, StoppedError, check_working, num_jobs
 from tfshards.schemas import BuildError, OptionsError
 from tfshards.schemas.errors import check_strings
@@ -41,6 +43,7 @@ def find_run(arguments: Sequence[str]) -> Callable[[Work], None]:
         # Beam would run without it
         if "=" in before and not word.startswith("-"):
             raise OptionsError(f"Apache Beam: {word!r} is not an option")
+    _check_known(arguments)
     # its log must go to the real standard error
     PipelineOptions([])
     printed = io.StringIO()
@@ -59,6 +62,20 @@ def find_run(arguments: Sequence[str]) -> Callable[[Work], None]:
     # the folder of a pipeline that will not run
     shutil.rmtree(pipeline.local_tempdir)
     return partial(run, arguments=tuple(arguments))
+
+
+def _check_known(arguments: Sequence[str]) -> None:
+    """Warn of options that Beam does not know, of which a job service may know some, or refuse them."""
+    known = PipelineOptions([]).get_all_options()
+    names = {word: word[2:].partition("=")[0] for word in arguments if word.startswith("--")}
+    for word, name in names.items():
+        if name.replace("-", "_").removeprefix("no_") in known or name in known:
+            continue
+        close = get_close_matches(name, known, n=1)
+        text = f"Apache Beam does not know the option {word}{f'; was --{close[0]} meant?' if close else ''}"
+        if options_of(arguments).view_as(StandardOptions).runner == _LOCAL:
+            raise OptionsError(text)
+        report_warning(text)
 
 
 def options_of(arguments: Sequence[str]) -> PipelineOptions:

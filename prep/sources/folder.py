@@ -13,7 +13,7 @@ import numpy as np
 
 from tfshards.prep.imaging.formats import SUFFIXES
 from tfshards.prep.imaging.options import MAX_BYTES, ImageOptions
-from tfshards.prep.option import changed_options, recorded_options
+from tfshards.prep.option import changed_options, check_choices, recorded_options
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Reader, Rejected, Row
 from tfshards.prep.sources.classes import ClassNames, given_class_names, twins
@@ -101,6 +101,7 @@ class ImageFolder:
 
     def __post_init__(self) -> None:
         check_path("root", self.root)
+        check_choices(self)
         check_instance("images", self.images, ImageOptions)
         if not os.fspath(self.root):
             raise OptionsError("root= is empty; give '.' for the working directory")

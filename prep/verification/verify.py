@@ -21,7 +21,7 @@ from tfshards.prep.verification.repair import copy_digest, folders_of, repaired
 from tfshards.prep.verification.report import VerificationReport
 from tfshards.prep.writing.build_folder import is_owned
 from tfshards.schemas import Manifest, OptionsError, Problem, Shard, read_manifest
-from tfshards.schemas.errors import listed
+from tfshards.schemas.errors import check_flags, listed
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.keys import KeyHashes, hash_array, hash_key
@@ -58,6 +58,7 @@ def verify(
         FormatError: the manifest is damaged: `tfshards restore` or a build with `--overwrite` replaces it.
         ModuleNotFoundError: ``decode`` needs Pillow, which is not installed.
     """
+    check_flags(deep=deep, decode=decode, repair=repair)
     if repair and (deep or decode):
         name = "decode" if decode else "deep"
         raise OptionsError(

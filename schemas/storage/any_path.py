@@ -136,7 +136,7 @@ def any_path(given: str | bytes | os.PathLike[str] | RemotePath, name: str = "pa
         raise OptionsError(
             f"{shown} is not a URL of a file or folder; write {scheme}://BUCKET/FOLDER, without empty "
             "parts, . or ..; credentials and the address of a server belong in the environment "
-            "(docs/storage.md)"
+            "(docs/buckets.md)"
         )
     require_obstore()
     return RemotePath(scheme, bucket, key)

@@ -29,8 +29,8 @@ FAULTS = [
     (
         "an error is printed to standard output",
         MAIN,
-        '            LOGGER.error(f"tfshards: {failure.message}")\n',
-        '            print(f"tfshards: {failure.message}")\n',
+        'LOGGER.error(f"tfshards: {failure.message}{',
+        'print(f"tfshards: {failure.message}{',
         f"{LINES}::test_a_wrong_value_is_refused_by_name",
     ),
     (
@@ -134,8 +134,8 @@ FAULTS = [
     (
         "an error that is printed as JSON is not printed for people",
         MAIN,
-        '            LOGGER.error(f"tfshards: {failure.message}")\n',
-        '            prints_json or LOGGER.error(f"tfshards: {failure.message}")\n',
+        'LOGGER.error(f"tfshards: {failure.message}{',
+        'prints_json or LOGGER.error(f"tfshards: {failure.message}{',
         f"{REFUSALS}::test_a_refusal_has_a_code_and_names_what_is_wrong",
     ),
     (

@@ -14,6 +14,17 @@ IMAGES = "build images photos new"
 SPLITS = "--splits=a=0.5 --splits=b=0.5"
 # the command line, its exit status, its code, and what the message names
 REFUSALS = [
+    ([""], 2, "usage", "''"),
+    ([*IMAGES.split(), "--format", ""], 2, "usage", ["--format", "empty"]),
+    ([*IMAGES.split(), "--splits", ""], 2, "usage", ["--splits", "empty"]),
+    ([*IMAGES.split(), "--config", ""], 2, "usage", ["--config", "empty"]),
+    (["relabel", "data", "--labels", ""], 2, "usage", ["--labels", "empty"]),
+    (["show", "data", ""], 2, "usage", ["KEY", "empty"]),
+    (["build", "table", "t.csv", "new", "--roles", "path="], 2, "usage", ["--roles", "'path='"]),
+    (f"{IMAGES} --seed 1 --seed 2", 2, "usage", ["--seed", "given twice"]),
+    ("relabel data --labels labels.csv --labels t.csv", 2, "usage", ["--labels", "given twice"]),
+    (f"{IMAGES} -- --runer=FlinkRunner", 2, "options", ["--runer=FlinkRunner", "--runner"]),
+    (f"{IMAGES} --stratify", 2, "options", ["on the command line: --stratify, --splits"]),
     ("", 2, "usage", "COMMAND"),
     ("build", 2, "usage", "KIND"),
     (f"{IMAGES} --runner=DirectRunner", 2, "usage", ["--runner=DirectRunner", "bare --"]),
