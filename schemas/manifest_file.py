@@ -67,6 +67,9 @@ def _with_restore(root: AnyPath, problems: Sequence[Problem]) -> Iterator[Proble
     except OSError:
         has_builds = False
     how = f"; 'tfshards restore {root}' with a folder that 'tfshards generations {root}' lists replaces it"
+    if has_builds and not is_manifest(root / MANIFEST_NAME):
+        # what does not show that tfshards wrote it is not replaced
+        how = f"; move it away, and {how[2:]}"
     yield Problem(last.place, last.message + how) if has_builds else last
 
 

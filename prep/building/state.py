@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.prep.records.dataset_files import digest_problems, file_problems
 from tfshards.prep.sources.staging_folder import staged_folders
 from tfshards.prep.writing.build_folder import BuildFolder, build_folders, foreign
-from tfshards.schemas import FormatError, InputError, Manifest, Problem, TfshardsError, read_manifest
+from tfshards.schemas import FormatError, InputError, Manifest, Problem, Shard, TfshardsError, read_manifest
 from tfshards.schemas.errors import counted, listed
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest_file import is_manifest
@@ -221,6 +221,11 @@ def damage_of(folder: AnyPath, manifest: Manifest, *, is_compared: bool) -> list
     """
     if not (is_compared or file_problems(manifest, folder)):
         return []
+    return damage_of_shards(folder, manifest.shards) + digest_problems(folder, manifest.other_digests)
+
+
+def damage_of_shards(folder: AnyPath, shards: Sequence[Shard]) -> list[Problem]:
+    """Return the files of shards that are missing or have other bytes than their digests say."""
 
     def compare(item: tuple[Mapping[str, str], int], tick: Tick) -> list[Problem]:
         digests, num_bytes = item
@@ -228,8 +233,7 @@ def damage_of(folder: AnyPath, manifest: Manifest, *, is_compared: bool) -> list
         tick(num_bytes)
         return found
 
-    items = [(shard.digests, shard.num_bytes) for shard in manifest.shards]
-    items.append(({**manifest.other_digests}, 0))
+    items = [(shard.digests, shard.num_bytes) for shard in shards]
     with Meter("compare", sum(num_bytes for _, num_bytes in items)) as meter:
         return [problem for found in in_threads(compare, items, meter.add) for problem in found]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from tfshards.prep.building.commit import Draft, produce, up_to_date
 from tfshards.prep.building.made import made_of
 from tfshards.prep.building.output import claimed
-from tfshards.prep.building.state import Wanted, damage_of
+from tfshards.prep.building.state import Wanted, damage_of, damage_of_shards
 from tfshards.prep.building.write import Writer
 from tfshards.prep.deriving.layout import NewSplit, OldShard, in_new_shards, whole
 from tfshards.prep.deriving.options import ShardOptions
@@ -62,7 +62,7 @@ class Derived:
 
     def write(self, folder: BuildFolder) -> Draft:
         """Write the shards that are not those of the origin."""
-        shards, writer = self._kept(), self._writer(folder)
+        shards, writer = self.kept(), self._writer(folder)
         new = [shard for shard in self._ids if shard not in shards]
         writer.write(writer.begin(self._plans(new)))
         finished = writer.finished(new)
@@ -83,7 +83,7 @@ class Derived:
     def _ids(self) -> list[ShardId]:
         return [ShardId(name, index) for name, of in self.splits.items() for index in range(len(of.sizes))]
 
-    def _kept(self) -> dict[ShardId, Shard]:
+    def kept(self) -> dict[ShardId, Shard]:
         """Return our shards of the only origin that hold exactly what new ones would hold."""
         origin = self.origins[0]
         if not self.is_next or origin.is_adopted or origin.manifest.compression != self.outline.compression:
@@ -200,14 +200,16 @@ def commit_next(
 ) -> Manifest:
     """Write and commit the next generation of a dataset, and return its manifest.
 
-    ``find`` returns it, given the dataset; None if nothing changes: then all bytes are compared with their
-    digests if ``is_compared``.
+    ``find`` returns it, given the dataset; None if nothing changes. With ``is_compared`` the bytes of shards
+    that stay are compared with their digests.
     """
     open_origin(folder).require_own()
     with claimed(folder) as state:
         # read again: the dataset is locked now, so no other process can change it
         origin = open_origin(folder)
         if new := find(origin):
+            if is_compared and (damage := damage_of_shards(folder, [*new.kept().values()])):
+                raise origin.damaged(damage)
             return produce(new, state, overwrite=True)
         if damage := damage_of(folder, origin.manifest, is_compared=is_compared):
             raise origin.damaged(damage)

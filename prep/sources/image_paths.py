@@ -103,7 +103,7 @@ def check_found(column: str, files: ImageFiles, root: bytes) -> None:
     if first and len(files.sizes) and files.sizes.max() < 0:
         text = to_text(first)[:_SHOWN_CHARACTERS]
         template = f"{flag(f'{{{column}}}.jpg', 'image')} {flag(column, 'drop')}"
-        remedy = f"write paths with suffixes, or add these by {template}"
+        remedy = f"write paths with slashes and suffixes, or add these by {template}"
         if is_template(column):
             remedy = f"write another template, such as {flag('train/{id}.jpg', 'image')}"
         where = os.fsdecode(root)

@@ -115,6 +115,17 @@ def test_an_edited_file_of_the_same_size_is_noticed_by_its_time(bitmaps, out, re
     assert len(changed) == 1
 
 
+@pytest.mark.parametrize("again", ["checksum", "touched"])
+def test_a_build_that_writes_all_shards_again_leaves_no_damage(again, bitmaps, out, rebuild):
+    manifest = rebuild(shards=3)
+    path = out / manifest.shards[1].path
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    if again == "touched":
+        touch(bitmaps / "cat" / "06.bmp")
+    assert rebuild(shards=3, checksum=again == "checksum").build_id == manifest.build_id
+    assert verify(out, deep=True)
+
+
 def test_an_edit_that_keeps_size_and_time_is_found_only_by_checksum(bitmaps, rebuild):
     manifest = rebuild()
     edited = bitmaps / "cat" / "00.bmp"

@@ -85,6 +85,12 @@ def test_a_damaged_dataset_is_not_up_to_date(old):
         reshard(old, old, shards=4, overwrite=True)
 
 
+def test_a_damaged_shard_is_not_kept_in_place(old):
+    path = derived.flip(first_shard(old), -1)
+    with pytest.raises(InputError, match=path.name):
+        reshard(old, old, overwrite=True)
+
+
 def test_a_dataset_that_is_resharded_in_place_keeps_its_name(old):
     moved = old.rename(old.parent / "moved")
     # by another name of the same folder
