@@ -9,6 +9,7 @@ from functools import partial
 from tfshards.prep.building.state import system_fault
 from tfshards.prep.engines.table import Work
 from tfshards.prep.progress.lines import Written, report_line
+from tfshards.prep.progress.threads import num_begun
 from tfshards.prep.writing.build_folder import FinishedShard, ShardId, ShardPlan, plan_digest
 from tfshards.prep.writing.shard import ShardTask, write_shard
 from tfshards.schemas import BuildError, Shard, TfshardsError
@@ -84,7 +85,10 @@ class Writer:
             size=_total(missing.values()),
             folder=folder.work,
             sources=self.locations,
-            measure=lambda: sum(missing[shard].num_examples for shard in folder.recorded(missing)),
+            measure=lambda: (
+                sum(missing[shard].num_examples for shard in folder.recorded(missing))
+                + num_begun(folder.work)
+            ),
         )
         run_work(self.run, work, folder.dataset)
 

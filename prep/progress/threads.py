@@ -111,6 +111,23 @@ class StoppedError(BaseException):
 STOPPED: set[AnyPath] = set()
 
 
+# examples of unfinished files that this process has written, by the folder of its work and the file
+_BEGUN: dict[tuple[AnyPath, object], int] = {}
+
+
+def count_begun(folder: AnyPath, file: object, num_examples: int) -> None:
+    """Count examples of an unfinished file, so that progress shows before it is finished; 0 forgets it."""
+    if num_examples:
+        _BEGUN[folder, file] = _BEGUN.get((folder, file), 0) + num_examples
+    else:
+        _BEGUN.pop((folder, file), None)
+
+
+def num_begun(folder: AnyPath) -> int:
+    """Return how many examples of unfinished files this process has written."""
+    return sum(count for (of, _), count in [*_BEGUN.items()] if of == folder)
+
+
 def check_working(folder: AnyPath) -> None:
     """Raise StoppedError if the work of a folder has failed or was interrupted; long calls do this often."""
     if folder in STOPPED:
