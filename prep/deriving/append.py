@@ -140,7 +140,8 @@ def _source_of(given: Inputs, manifest: Manifest, *, follow_links: bool) -> Sour
     if not isinstance(paths, Sequence) or not all(
         isinstance(path, (str, bytes, os.PathLike)) for path in paths
     ):
-        raise OptionsError(f"source={given!r} must be paths, or a source such as ImageFolder('photos')")
+        what = repr(given) if isinstance(given, (int, list, tuple)) else f" is a {type(given).__name__}; it"
+        raise OptionsError(f"source={what} must be paths, or a source such as ImageFolder('photos')")
     if follow_links and not any(feature.is_encoded for feature in manifest.schema.features):
         raise OptionsError("follow_links=True has no effect, since the dataset has no images; leave it out")
     sources: list[Source] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
@@ -28,7 +29,10 @@ _TOLERANCE = Fraction(1, 20)
 def check_types(source: Source, seed: int, options: Options) -> None:
     """Raise OptionsError if an argument of ``build`` or ``plan`` has another type or range."""
     if not hasattr(source, "stage"):
-        raise OptionsError(f"source={source!r} must be a source, such as ImageFolder({source!r})")
+        if isinstance(source, (str, os.PathLike)):
+            raise OptionsError(f"source={source!r} must be a source, such as ImageFolder({source!r})")
+        what = type(source).__name__
+        raise OptionsError(f"source= is a {what}; give a source, such as Table({what}) or Examples({what})")
     check_option_types(seed, options)
 
 

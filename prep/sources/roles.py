@@ -208,7 +208,7 @@ def features_of(names: Sequence[str], roles: Mapping[str, str], where: str) -> d
     return features
 
 
-def check_undeclared(name: str, values: Iterable[object], where: str) -> None:
+def check_undeclared(name: str, values: Iterable[object], where: str, *, is_list: bool = False) -> None:
     """Raise InputError if a column without a role evidently holds images.
 
     Images are encoded bytes, pictures of Pillow, structs of bytes and path, paths, and text that ends in the
@@ -218,14 +218,17 @@ def check_undeclared(name: str, values: Iterable[object], where: str) -> None:
         name: the column.
         values: values of it, or a sample.
         where: the source, for messages.
+        is_list: whether they are items of lists, of which no image is made.
     """
     for value in values:
         what = _image_in(value)
         if what:
+            how = f"{flag(name, 'image')} or {flag(name, 'mask')} takes them as images"
+            if is_list:
+                how = "make a column of each image of a row"
             raise InputError(
-                f"{where}: the column {name!r} seems to hold images, such as {what}; {flag(name, 'image')} "
-                f"or {flag(name, 'mask')} takes them as images, {flag(name, 'value')} stores them as they "
-                "are"
+                f"{where}: the column {name!r} seems to hold images, such as {what}; {how}, "
+                f"{flag(name, 'value')} stores them as they are"
             )
 
 

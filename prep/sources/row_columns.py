@@ -21,6 +21,7 @@ from tfshards.prep.sources.features import (
     fields_of,
     flattened,
     is_image_struct,
+    is_list_type,
     lacking,
     sampled,
     shown,
@@ -177,7 +178,8 @@ def read_once(
         for name in undeclared:
             values = unlisted(rows[name])[0]
             is_struct = is_image_struct(values.type)
-            check_undeclared(name, _IMAGE_STRUCTS if is_struct else sampled(values), read.where)
+            items = _IMAGE_STRUCTS if is_struct else sampled(values)
+            check_undeclared(name, items, read.where, is_list=is_list_type(rows[name].type))
         encoded: dict[str, pa.Array] = {}
         for column in images:
             names, content = _image_values(column, rows[column.name])

@@ -658,7 +658,8 @@ RARE = [
         "lists of numbers": ([[0, 1], [2]], "image paths must be text"), "lists of paths": ([["a.png"]] * 2,
         "image paths must be text")}.items()),
     *(row(f"undeclared {name}", beside(*found), table("in/in.parquet"), refused(InputError,
-        "'x'", "{'x': 'image'}", "{'x': 'value'}")) for name, found in UNDECLARED.items()),
+        "'x'", "a column of each image" if name == "lists" else "{'x': 'image'}", "{'x': 'value'}"))
+        for name, found in UNDECLARED.items()),
     *(row(f"{name} that are no images", beside(values, has_images), table("in/in.parquet"),
         stored({"train": {f"{'ab'[n]}.png" if has_images else str(n): {"x": value, "n": n} | ({"image": n}
         if has_images else {}) for n, value in enumerate(values)}}, features={"x": "bytes bytes"})) for name,
