@@ -22,6 +22,7 @@ from tfshards.prep.building.state import (
     Wanted,
     check_replaceable,
     damage_of,
+    damage_of_shards,
     differences,
     inspect_output,
     plain_folder,
@@ -190,8 +191,9 @@ def conclude(job: Job, target: BuildFolder, draft: Draft, state: OutputState, *,
     for build, twin in _complete_builds(state, job.wanted):
         if twin.build_id != manifest.build_id or (not overwrite and _is_other(state, twin)):
             continue
+        damage = damage_of(state.folder, twin, is_compared=overwrite or twin != state.manifest)
         # sound bytes are at hand, which replace damaged ones
-        if not damage_of(state.folder, twin, is_compared=True):
+        if not damage and not damage_of_shards(state.folder, twin.shards):
             report_line(f"the content is the same as before (build {twin.build_id})")
             # in this order: what is left if this ends here is written and compared again
             target.remove()
