@@ -162,7 +162,10 @@ def test_a_build_and_append_take_the_examples_again(build, tmp_path):
     assert grown.num_examples == COUNT + 1
 
 
-def test_an_example_with_other_content_of_the_same_size_is_another_input(build):
-    build(prep.Examples([("k1", {"x": 7}), ("k2", {"x": 8})]))
+@pytest.mark.parametrize(
+    "value", [int, lambda number: np.full((2, 3), number, np.float32)], ids=["int", "array"]
+)
+def test_an_example_with_other_content_of_the_same_size_is_another_input(value, build):
+    build(prep.Examples([("k1", {"x": value(7)}), ("k2", {"x": value(8)})]))
     with raises(InputError, "holds a dataset", code="dataset-differs"):
-        build(prep.Examples([("k1", {"x": 7}), ("k2", {"x": 9})]))
+        build(prep.Examples([("k1", {"x": value(7)}), ("k2", {"x": value(9)})]))

@@ -19,7 +19,7 @@ from tests.pixels.corpus.modes import RGB
 from tests.pixels.corpus.pngs import PLAIN as PNG
 from tests.prep.exported import write_dataset
 from tests.surface.command import run
-from tfshards.prep import ImageFolder, Options, limited_jobs
+from tfshards.prep import ImageFolder, Options, build, limited_jobs
 from tfshards.schemas import Feature, Schema, read_manifest
 
 ANY = Options(max_rejected=1)
@@ -108,6 +108,8 @@ def test_messages_of_pillow_which_name_no_file_are_not_printed(image_folder, tmp
     ended = run(["build", "images", *words])
     assert ended.status == 0
     assert [name in ended.err for name in ("a.tif", "b.tif", "c.png")] == [True, False, True]
+    # the command has handlers of its own
+    build(ImageFolder(root), tmp_path / "again", options=Options(max_rejected=0.9))
     assert not [record for record in caplog.records if record.name.startswith("PIL")]
     assert not logging.getLogger("PIL.TiffImagePlugin").disabled
 
