@@ -46,7 +46,7 @@ def check_choices(record: Record) -> None:
 
 
 def changed_options(record: Record, names: Iterable[str]) -> dict[str, Json]:
-    """Return those of the named options that do not have their default value."""
+    """Return the named options that differ from their default values."""
     by_name = {each.name: each for each in fields(record)}
     return {name: getattr(record, name) for name in names if getattr(record, name) != _default(by_name[name])}
 

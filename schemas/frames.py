@@ -3,7 +3,7 @@
     | length, 8 bytes | its checksum, 4 | data | checksum of the data, 4 |
     |            header                 |      |         footer          |
 
-A frame is sound if both checksums are right, and the length is that of the index.
+A frame is sound if both checksums are right, and the length equals the one in the index.
 """
 
 from __future__ import annotations

@@ -171,7 +171,7 @@ class Parameter:
 
 
 class Append(argparse.Action):
-    """Collects the texts of a flag that is repeatable; those of a file of options are replaced."""
+    """Collects the texts of a flag that is repeatable; the texts of a file of options are replaced."""
 
     def __call__(self, _: object, found: argparse.Namespace, value: object, flag: str | None = None) -> None:
         """Add the value of a text."""
@@ -183,7 +183,7 @@ class Append(argparse.Action):
 
 
 class Once(argparse.Action):
-    """Stores the text of a flag, which replaces that of a file of options, but no other."""
+    """Stores the text of a flag, which replaces the text of a file of options, but no other."""
 
     def __call__(self, _: object, found: argparse.Namespace, value: object, flag: str | None = None) -> None:
         """Store a value."""
@@ -254,7 +254,7 @@ class Call:
     def add_to(
         self, parser: argparse.ArgumentParser, positional: Sequence[str], left_out: Sequence[str] = ()
     ) -> None:
-        """Add the arguments of the call to a parser, those of options in groups.
+        """Add the arguments of the call to a parser; those of options form groups.
 
         Args:
             parser: the parser.

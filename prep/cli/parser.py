@@ -99,7 +99,7 @@ def make_parser(verbs: Mapping[str, Verb], arguments: Sequence[str] | None = Non
 def _add_arguments(
     parser: argparse.ArgumentParser, verb: Verb, function: Callable[..., Any], kind: Kind | None
 ) -> None:
-    """Add the arguments of a verb, which are those of its function, and the ones that all verbs have."""
+    """Add the arguments of a verb: the parameters of its function, and what all verbs have."""
     call = Call.of(function, {"source": kind.source} if kind else {})
     parser.description = "\n\n".join(map(description_of, filter(None, [kind and kind.source, function])))
     parser.formatter_class = _Formatter

@@ -42,12 +42,12 @@ def read_groups(
     binary: Collection[str],
     check: Callable[[], object],
 ) -> Iterator[Group]:
-    """Yield the examples of a shard in order, and check at the end that they are those of the manifest.
+    """Yield the examples of a shard in order, and check at the end that the manifest lists them.
 
     Args:
         root: the dataset.
         shard: its shard.
-        compression: that of the shard.
+        compression: how the shard is compressed.
         schema: the features to read.
         binary: features whose byte strings are not text.
         check: is called after each group, and may end the reading by an error.

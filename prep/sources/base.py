@@ -133,11 +133,6 @@ class Listing:
         """The number of examples."""
         return len(self.keys)
 
-    @property
-    def num_entries(self) -> int:
-        """The number of examples and skipped entries."""
-        return len(self.keys) + sum(self.skipped.values())
-
     def find(self, key: str) -> int | None:
         """Return the number of the example with this key, as plans store it, or None."""
         wanted = to_bytes(key)

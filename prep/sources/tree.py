@@ -29,8 +29,8 @@ from tfshards.schemas.storage.reader import stamp_of
 
 # What systems and network storages leave in folders, in lower case: copies of images, with their names.
 _OF_SYSTEMS = frozenset(
-    b"__macosx $recycle.bin @eadir @recycle @recently-snapshot @sharebin @tmp #recycle #snapshot "
-    b"~snapshot lost+found thumbs.db ehthumbs.db desktop.ini".split()
+    b"__macosx $recycle.bin recycler found.000 @eadir @recycle @recently-snapshot @sharebin @tmp "
+    b"#recycle #snapshot ~snapshot lost+found thumbs.db ehthumbs.db desktop.ini".split()
 ) | {b"system volume information"}
 # Device and inode, which identify a folder independently of its path.
 _FileId: TypeAlias = "tuple[int, int]"

@@ -177,7 +177,12 @@ def _described(config: Path, root: Path | None, inside: Boundary) -> _Layout:
             f"[17, 3], not {shown([*shape])}"
         )
     num_points, width = map(int, shape)
-    return _Layout(base, places, tuple(_texts(config, "names", names)), num_points, width, warnings)
+    class_names = tuple(_texts(config, "names", names))
+    if class_names and str(described.get("nc", len(class_names))) != str(len(class_names)):
+        raise InputError(
+            f"{config}: nc is {shown(described['nc'])}, but names has {len(class_names)} classes; correct one"
+        )
+    return _Layout(base, places, class_names, num_points, width, warnings)
 
 
 def _yaml(config: Path) -> dict[str, Any]:

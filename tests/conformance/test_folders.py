@@ -60,7 +60,8 @@ NOT_IMAGES = {"cat/notes.txt": "no image", "cat/none": "no suffix", "cat/.hidden
 OF_SYSTEMS = {
     "Synology": ("cat/@eaDir/1.png/SYNO_THUMB.png", "@eaDir/x.png", "#recycle/9.png", "#snapshot/a/1.png"),
     "QNAP": ("@Recycle/cat/3.png", "@Recently-Snapshot/1/cat/1.png", "cat/.@__thumb/1.png"),
-    "Windows": ("$RECYCLE.BIN/S-1-5/$R1.png", "$Recycle.Bin/2.png", "System Volume Information/x.png",
+    "Windows": ("$RECYCLE.BIN/S-1-5/$R1.png", "$Recycle.Bin/2.png", "RECYCLER/3.png", "FOUND.000/4.png",
+                "System Volume Information/x.png",
                 "cat/Thumbs.db", "desktop.ini"),
     "Unix": ("lost+found/#123.png", "dog/lost+found/a.png", "~snapshot/daily/cat/1.png"),
     "macOS": ("__MACOSX/cat/1.png", "cat/__MACOSX/._1.png", ".DS_Store", ".Trashes/501/1.png"),
