@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -79,13 +80,13 @@ def new_labels(labels: str | os.PathLike[str] | Mapping[str | bytes, str | int])
     from tfshards.prep.sources.table_files import find_files, read_files
 
     files = find_files(labels, follow_links=True)
-    path, table = files.where, read_files(files, (), COLUMNS.__contains__).batches.read_all()
+    path, table = files.where, read_files(files, ()).batches.read_all()
     for name in COLUMNS:
         if name not in table.column_names:
             columns = ", ".join(map(repr, table.column_names))
             raise InputError(f"{path} has no column {name!r}, only {columns}; it needs 'key' and 'label'")
     found: dict[bytes, str] = {}
-    # keys need not be UTF-8
+    # keys in Parquet need not be UTF-8
     read = [table[name].cast(TEXT) if is_bytes_type(table[name].type) else table[name] for name in COLUMNS]
     rows = zip(*(column.to_pylist() for column in read), strict=True)
     for number, row in enumerate(rows, 1):
@@ -102,10 +103,11 @@ def new_labels(labels: str | os.PathLike[str] | Mapping[str | bytes, str | int])
 def _text(value: object, column: str, number: int, path: AnyPath) -> str:
     if isinstance(value, bytes):
         value = to_text(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)
+    if isinstance(value, (bool, int, float)):
+        # as it is in a file of text
+        value = json.dumps(value)
     if not isinstance(value, str) or not value:
-        raise InputError(f"{path}, row {number}: {column} is {value!r}, but must be text or an integer")
+        raise InputError(f"{path}, row {number}: {column} is {value!r}, but must be text or a number")
     return value
 
 

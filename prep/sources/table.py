@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from tfshards.prep.imaging.formats import METADATA_NAMES
 from tfshards.prep.sources.features import classes_in
-from tfshards.prep.sources.roles import USUAL
-from tfshards.prep.sources.row_columns import IMAGE_ROLES, TableRows
+from tfshards.prep.sources.row_columns import TableRows
 from tfshards.prep.sources.table_files import find_files, read_files
 from tfshards.prep.sources.table_rows import RowSource
 from tfshards.schemas import OptionsError
@@ -52,7 +51,7 @@ class Table(RowSource):
         if isinstance(self.source, (str, os.PathLike)):
             files = find_files(self.source, follow_links=self.follow_links)
             dropped = {name for name, role in self.roles.items() if role == "drop"}.difference(needed)
-            read = read_files(files, dropped, self._is_path)
+            read = read_files(files, dropped)
             folder = files.where if files.where.is_dir() else files.paths[0].parent
             is_metadata = files.where.name in METADATA_NAMES
         else:
@@ -71,6 +70,3 @@ class Table(RowSource):
             owns_root=is_metadata and root is None,
             separator=self.label_separator,
         )
-
-    def _is_path(self, name: str) -> bool:
-        return self.roles.get(name, USUAL.get(name)) in IMAGE_ROLES

@@ -6,7 +6,7 @@ import glob
 import os
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import PurePosixPath
@@ -31,7 +31,6 @@ from tfshards.prep.sources.text_tables import (
     JSON_SUFFIXES,
     check_same_columns,
     read_text,
-    text_values,
     typed,
 )
 from tfshards.schemas import InputError, OptionsError
@@ -153,7 +152,7 @@ def _missing_parts(paths: Sequence[AnyPath]) -> list[str]:
     ]
 
 
-def read_files(files: TableFiles, dropped: Collection[str], is_path: Callable[[str], bool]) -> TableRows:
+def read_files(files: TableFiles, dropped: Collection[str]) -> TableRows:
     """Return the rows of all files, without columns that are dropped.
 
     The names of several files, or of their folders, may be those of splits, as in
@@ -163,7 +162,6 @@ def read_files(files: TableFiles, dropped: Collection[str], is_path: Callable[[s
     Args:
         files: the files.
         dropped: columns that are not needed.
-        is_path: whether a column of a text table holds paths, which are not typed.
 
     Raises:
         InputError: a file cannot be read, or a column is not in all files, or has types that are not joined.
@@ -174,10 +172,9 @@ def read_files(files: TableFiles, dropped: Collection[str], is_path: Callable[[s
         names, lengths, types, class_names = _parquet_schema(files.paths, dropped)
         tables: Iterator[pa.Table] = chain.from_iterable(_parquet_tables(path, types) for path in files.paths)
     else:
-        read, lengths, lines = read_text(files.paths, dropped, is_path)
-        names = read.column_names
-        tables = iter([read.drop_columns([name for name in names if name in dropped])])
-        types = {field.name: field.type for field in read.schema if field.name not in dropped}
+        read, names, lengths, lines = read_text(files.paths, dropped)
+        tables = iter([read])
+        types = {field.name: field.type for field in read.schema}
     more, warnings = _columns_of_folders(files, names, lengths)
     schema = pa.schema([*types.items(), *((name, column.type) for name, column in more.items())])
 
@@ -231,7 +228,7 @@ def _columns_of_folders(
     warnings: list[str] = []
     for name, values in found.items():
         texts = ["" if value == _NO_VALUE else value for value in values]
-        of_files, lines = typed(name, text_values(name, texts, paths[0]))
+        of_files, lines = typed(name, pa.array(texts, pa.large_string()))
         columns[name] = of_files.take(rows)
         warnings += lines
     return columns, warnings
