@@ -28,9 +28,9 @@ class Table(RowSource):
 
     Attributes:
         source: CSV, TSV, JSON Lines or Parquet file; a folder with metadata.csv, metadata.jsonl or
-            metadata.parquet; or a folder or pattern of files of one suffix, whose names, or folders such as
-            year=2024 below it or at the end of its path, may give splits and columns. In Python also a pandas
-            or polars DataFrame, a relation of DuckDB, or anything else with ``__arrow_c_stream__``.
+            metadata.parquet; or a folder or pattern of files of one suffix, whose names may give splits. In
+            Python also a pandas or polars DataFrame, a relation of DuckDB, or anything else with
+            ``__arrow_c_stream__``.
         label_separator: what separates the classes in a text of the label column, such as "|". An empty text
             is no class. An empty string states that each text is one class.
     """
@@ -44,7 +44,10 @@ class Table(RowSource):
         super().__post_init__()
         if not isinstance(self.source, (str, os.PathLike)) and not hasattr(self.source, "__arrow_c_stream__"):
             kind = type(self.source).__name__
-            raise OptionsError(f"the source of a table is a path, or has __arrow_c_stream__, not {kind}")
+            raise OptionsError(
+                f"the source of a table is a path, or has __arrow_c_stream__, not {kind}; several files are "
+                "a folder or a pattern, such as 'rows/*.csv', and a LazyFrame of polars has collect()"
+            )
 
     def rows(self, root: AnyPath | None, needed: Collection[str | None]) -> TableRows:
         """Return the rows of the files or the stream; ``needed`` names columns to read even if dropped."""

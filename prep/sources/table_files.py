@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from itertools import chain
 from pathlib import PurePosixPath
 from typing import NamedTuple
-from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -31,12 +30,11 @@ from tfshards.prep.sources.text_tables import (
     JSON_SUFFIXES,
     check_same_columns,
     read_text,
-    typed,
 )
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import listed
 from tfshards.schemas.storage import AnyPath, any_path
-from tfshards.schemas.storage.any_path import absolute, matching, on_disk
+from tfshards.schemas.storage.any_path import matching, on_disk
 from tfshards.schemas.storage.untrusted import open_regular
 from tfshards.schemas.storage.verbs import sizes_below
 
@@ -47,7 +45,6 @@ _NO_TABLE = (
 )
 # data/train-00000-of-00002.parquet, perhaps with a hash, as Hugging Face writes them
 _SHARD = re.compile(r"(?P<split>.+?)-(?P<index>[0-9]+)-of-(?P<count>[0-9]+)(-[0-9a-f]+)?")
-_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _SPLIT = "split"
 _SHOWN = 30
 _COPY_BYTES = 1 << 20
@@ -60,13 +57,10 @@ class TableFiles(NamedTuple):
 
     Attributes:
         paths: the files, sorted.
-        folder: the folder below which names of folders, such as ``year=2024``, are values of columns, also at
-            the end of the path of the source; local ones are absolute.
         where: what messages name.
     """
 
     paths: Sequence[AnyPath]
-    folder: AnyPath
     where: AnyPath
 
 
@@ -85,11 +79,16 @@ def find_files(path: str | os.PathLike[str], *, follow_links: bool) -> TableFile
                 inside.check(str(each))
     except OSError as error:
         raise unreadable(os.fspath(path), error) from None
-    # the current folder may be NAME=VALUE, too
-    folder = absolute(folder)
-    while "=" in folder.name:
-        folder = folder.parent
-    return TableFiles(paths, folder, paths[0] if len(paths) == 1 else given)
+    above = len(PurePosixPath(str(folder)).parts)
+    for each in paths:
+        values = [part for part in PurePosixPath(str(each)).parts[above:-1] if "=" in part]
+        if values:
+            query = f"COPY (FROM '{folder}/**/*{each.suffix}') TO 'rows.parquet'"
+            raise InputError(
+                f"{each}: the folder {values[0]} is a value of a column, which is not read; write one table, "
+                f"with DuckDB: {shlex.join(['duckdb', '-c', query])}; build rows.parquet"
+            )
+    return TableFiles(paths, paths[0] if len(paths) == 1 else given)
 
 
 def _find(path: AnyPath) -> tuple[AnyPath, list[AnyPath]]:
@@ -156,8 +155,7 @@ def read_files(files: TableFiles, dropped: Collection[str]) -> TableRows:
     """Return the rows of all files, without columns that are dropped.
 
     The names of several files, or of their folders, may be those of splits, as in
-    ``train-00000-of-00002.parquet`` or ``test/0000.parquet``, which the column ``split`` holds. Folders such
-    as ``year=2024`` below the folder of the source are columns.
+    ``train-00000-of-00002.parquet`` or ``test/0000.parquet``, which the column ``split`` holds.
 
     Args:
         files: the files.
@@ -175,14 +173,14 @@ def read_files(files: TableFiles, dropped: Collection[str]) -> TableRows:
         read, names, lengths, lines = read_text(files.paths, dropped)
         tables = iter([read])
         types = {field.name: field.type for field in read.schema}
-    more, warnings = _columns_of_folders(files, names, lengths)
-    schema = pa.schema([*types.items(), *((name, column.type) for name, column in more.items())])
+    splits = _splits(files.paths, lengths) if _SPLIT not in names else None
+    schema = pa.schema([*types.items(), *[(_SPLIT, pa.large_string())] * (splits is not None)])
 
     def batches() -> Iterator[pa.RecordBatch]:
         start = 0
         for table in tables:
-            for name, column in more.items():
-                table = table.append_column(name, column.slice(start, table.num_rows))
+            if splits is not None:
+                table = table.append_column(_SPLIT, splits.slice(start, table.num_rows))
             start += table.num_rows
             yield from table.cast(schema).to_batches()
 
@@ -190,48 +188,24 @@ def read_files(files: TableFiles, dropped: Collection[str]) -> TableRows:
         pa.RecordBatchReader.from_batches(schema, batches()),
         where=str(files.where),
         class_names=class_names,
-        warnings=(*_missing_parts(files.paths), *lines, *warnings),
+        warnings=(*_missing_parts(files.paths), *lines),
         unread=tuple(name for name in names if name in dropped),
     )
 
 
-def _columns_of_folders(
-    files: TableFiles, names: Collection[str], lengths: Sequence[int]
-) -> tuple[dict[str, pa.Array], list[str]]:
-    """Return the columns that the names of files and folders give, and warnings about them."""
-    paths = files.paths
-    above = len(PurePosixPath(str(files.folder)).parts)
-    folders = [PurePosixPath(str(absolute(path))).parts[above:-1] for path in paths]
-    pairs = [dict(part.split("=", 1) for part in each if "=" in part) for each in folders]
-    for path, each in zip(paths, pairs, strict=True):
-        if {*each} != {*pairs[0]}:
-            raise InputError(
-                f"{path} is not in folders of {', '.join(pairs[0]) or 'no values'}=, as {paths[0]}"
-            )
-    found = {unquote(name): [unquote(each[name]) for each in pairs] for name in pairs[0]}
-    for name in found:
-        if name in names:
-            raise InputError(
-                f"{files.where}: the column {name!r} is in the files and, as {name}=, in folders"
-            )
-    splits = [_split_of(path) for path in paths] if len(paths) > 1 else []
-    if _SPLIT not in {*names, *found} and any(splits):
-        if "" in splits:
-            other, named = paths[splits.index("")], paths[[*map(bool, splits)].index(True)]
-            raise InputError(
-                f"the name of {other} is not that of a split, unlike {named}; move or rename it, or name "
-                "the files to build with a pattern"
-            )
-        found[_SPLIT] = splits
+def _splits(paths: Sequence[AnyPath], lengths: Sequence[int]) -> pa.Array | None:
+    """Return the split of each row that the names of several files give, or None."""
+    splits = [*map(_split_of, paths)] if len(paths) > 1 else []
+    if not any(splits):
+        return None
+    if "" in splits:
+        other, named = paths[splits.index("")], paths[[*map(bool, splits)].index(True)]
+        raise InputError(
+            f"the name of {other} is not that of a split, unlike {named}; move or rename it, or name the "
+            "files to build with a pattern"
+        )
     rows = pa.array(np.repeat(np.arange(len(paths)), lengths))
-    columns: dict[str, pa.Array] = {}
-    warnings: list[str] = []
-    for name, values in found.items():
-        texts = ["" if value == _NO_VALUE else value for value in values]
-        of_files, lines = typed(name, pa.array(texts, pa.large_string()))
-        columns[name] = of_files.take(rows)
-        warnings += lines
-    return columns, warnings
+    return pa.array(splits, pa.large_string()).take(rows)
 
 
 def _split_of(path: AnyPath) -> str:
