@@ -799,7 +799,8 @@ TWICE = listed("b.png,0", "a.png,1", "b.png,2", "a.png,3", head="file_name,x")
 OTHERS = [
     *(row(f"a folder of a value {name}", valued(name, suffix=suffix), table(source), refused(InputError,
         name.split("/")[0], "duckdb -c", suffix)) for name, source, suffix in (("split=test", "in",
-        "parquet"), ("year=2023/month=01", "in", "csv"), ("n=1", "in/*/*.parquet", "parquet"), ("n=1/m", "in/n*/m/*.csv",
+        "parquet"), ("year=2023/month=01", "in", "csv"), ("n=1", "in/*/*.parquet", "parquet"),
+        ("n=1/m", "in/n*/m/*.csv",
         "csv"))),
     *(row(f"a value above {source}", valued("n=1/m"), table(source), stored(by_row(x=np.array([0, 1]))))
         for source in ("in/n=1", "in/n=1/m/*.parquet")),
@@ -922,8 +923,9 @@ OTHERS = [
         label=["b", "a"]), "a", "b")),
     row("a stream of images", {}, table(stream(image=INSIDE, n=[1, 2])), stored({"train": {"x/3.png":
         {"image": png(3), "n": 1}, "x/4.jpg": {"image": jpeg(4), "n": 2}}})),
-    row("a stream of text in views", {}, table(stream(t=pa.array(["a", "b"], pa.string_view()))),
-        stored(by_row(t=["a", "b"]))),
+    row("a stream of text and categories in views", {}, table(stream(t=pa.array(["a", "b"], pa.string_view()),
+        label=pa.DictionaryArray.from_arrays(pa.array([1, None], pa.uint32()), pa.array(["c", "d"],
+        pa.string_view())))), stored(by_row(t=["a", "b"], label=["d", None]), "d", warns=("-1",))),
     row("a rare image of bytes", {PARQUET: {"image": pa.array([None] * 200 + [png(1)], pa.binary())}},
         table(PARQUET, max_rejected="100%", shards=1), stored({"train": {"200": {"image": 1}}},
         rejected={"missing": 200}, conversions=BY_CONTENT)),
