@@ -20,8 +20,8 @@ from tfshards.prep.sources.classes import ClassNames, given_class_names, twins
 from tfshards.prep.sources.fetching import FILES_AHEAD, read_as_listed, unreadable
 from tfshards.prep.sources.keys import KEY_FEATURE, groups_of_keys, to_bytes, to_text
 from tfshards.prep.sources.kinds import Recorded, check_num_inputs
-from tfshards.prep.sources.layout import Layout, check_split_folders, find_layout
-from tfshards.prep.sources.marks import ALWAYS, NO_CLASSES, SPLIT_LACKS_CLASSES, check_marks, refusal
+from tfshards.prep.sources.layout import check_split_folders, find_layout
+from tfshards.prep.sources.marks import ALWAYS, check_marks, refusal
 from tfshards.prep.sources.masks import MaskFolders, check_masks, find_mask_folders, pair_masks
 from tfshards.prep.sources.patterns import check_patterns, choose_keys
 from tfshards.prep.sources.pictures import (
@@ -246,14 +246,14 @@ class ImageFolder:
         # there are few folders, so that decisions are made for each folder once
         folders, folder_of = files.folders
         inside = [masks.inside(path) if masks else path for path in folders]
-        holding = [path for path in inside if path is not None]
-        layout = find_layout(
-            root, holding, given_class_names(self.class_names), self.split_folders, may_lack=self._may_lack
-        )
-        if not (self.as_is or self.class_names or self.split_folders == {}):
-            self._check_classes(files, layout, holding, has_masks=masks is not None)
-        places = [None if path is None else layout.place(path) for path in inside]
-        is_inside = np.array([place is not None for place in places])[folder_of]
+        class_names = given_class_names(self.class_names)
+        layout = find_layout(root, inside, class_names, self.split_folders, may_lack=self._may_lack)
+        if not (self.as_is or class_names or self.split_folders == {}):
+            if masks is None:
+                check_marks(os.fsdecode(root), files.keys, files.marks, layout.last)
+            if layout.seen[0]:
+                raise refusal(os.fsdecode(root), *layout.seen)
+        is_inside = np.array([place is not None for place in layout.places])[folder_of]
         warnings = [*layout.warnings, *twins(layout.class_names)]
         if not is_inside.all():
             outside = files.take(np.flatnonzero(~is_inside)).keys
@@ -267,40 +267,25 @@ class ImageFolder:
                 "them; move them into the folders"
             )
         files, folder_of = files.keep(np.flatnonzero(is_inside), "outside the folders"), folder_of[is_inside]
-        order = {split: number for number, split in enumerate(self.split_list or layout.split_of.values())}
+        order = {split: number for number, split in enumerate(self.split_list or layout.splits)}
         if self.split_list:
             in_split = np.array([order[split_of[key]] for key in files.keys], np.int64)
         else:
-            in_split = np.array([order.get(place[0], -1) if place else -1 for place in places])[folder_of]
+            in_split = np.array([order.get(each[0], -1) if each else -1 for each in layout.places])[folder_of]
         splits = {split: np.flatnonzero(in_split == number) for split, number in order.items()}
         features = [image_feature("image", self.images)]
-        features += [Feature("label", "label", "int64")] if layout.numbers else []
-        labels = np.array([place[1] if place else -1 for place in places], np.int64)[folder_of]
+        features += [Feature("label", "label", "int64")] if layout.class_names else []
+        labels = np.array([each[1] if each else -1 for each in layout.places], np.int64)[folder_of]
         return Listing(
             schema=Schema((*features, KEY_FEATURE), layout.class_names),
             keys=files.keys,
             sizes=files.sizes,
             stamps=files.stamps,
-            labels=labels if layout.numbers else None,
+            labels=labels if layout.class_names else None,
             splits={split: numbers for split, numbers in splits.items() if len(numbers)} or None,
             skipped=files.skipped,
             warnings=tuple(warnings),
         )
-
-    def _check_classes(
-        self, files: FolderFiles, layout: Layout, holding: Sequence[bytes], *, has_masks: bool
-    ) -> None:
-        """Raise InputError if marks, or the folders that hold images, show that folders are not classes."""
-        root = os.fsdecode(self.root)
-        seen, section = layout.not_classes(holding)
-        if seen or not layout.numbers:
-            last = NO_CLASSES
-        else:
-            last = ALWAYS if all(layout.classes.values()) else SPLIT_LACKS_CLASSES
-        if not has_masks:
-            check_marks(root, files.keys, files.marks, last)
-        if seen:
-            raise refusal(root, seen, section)
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,12 @@ SPLITS = "tests/prep/test_splits.py"
 
 FAULTS = [
     ("a label is off by one in val", "prep/sources/layout.py",
-     "self.numbers[below[0]] if self",
-     "self.numbers[below[0]] - (top == b\"val\") if self",
+     "numbers[below[0]] if classes",
+     "numbers[below[0]] - (top == b\"val\") if classes",
      f"{FOLDERS}[splits_with_classes]"),
     ("an image next to class folders has no class instead of being skipped", "prep/sources/layout.py",
-     "(self.classes[top] and not below):\n            return None\n",
-     "(self.classes[top] and not below):\n            return \"\", -1\n",
+     "(classes[top] and not below):\n            return None\n",
+     "(classes[top] and not below):\n            return \"\", -1\n",
      f"{FOLDERS}[an_image_next_to_class_folders]"),
     ("classes are sorted without regard to case", "prep/sources/classes.py",
      "return tuple(sorted({*found}))",
