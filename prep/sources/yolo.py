@@ -26,6 +26,8 @@ from tfshards.schemas.storage.untrusted import OPTIONS
 
 # Files with one class name per line.
 _CLASS_FILES = ("classes.txt", "obj.names", "labels/classes.txt", "images/classes.txt")
+# Numbers of the smallest polygon; a box and a keypoint have as many.
+_TRIANGLE = 6
 # The last folder "images" in a path.
 _IMAGES = re.compile(rb"^(.*/)?images/", re.DOTALL)
 # Keys of a data.yaml that are not splits; others may be misspelled.
@@ -98,6 +100,13 @@ class Yolo(Annotations):
         if self.segmentations:
             roles["polygons"] = f"xy{NORMALIZED}"
         warnings = [*layout.warnings, *_unpaired(without, texts)]
+        objects = [each for row in rows.by_path.values() for each in row["objects"]]
+        lengths = {len(polygon) for each in objects for polygon in each.get("polygons", ())}
+        if len(lengths) == 1 and min(lengths) > _TRIANGLE:
+            warnings.append(
+                f"each polygon has {min(lengths)} numbers; if these are a box and keypoints, declare them by "
+                "kpt_shape in data.yaml, without segmentations="
+            )
         read = rows.table_rows(path, roles, layout.class_names, warnings)
         # Ultralytics reads images with OpenCV, which turns them upright
         return replace(read, boxes_in="upright")
