@@ -299,17 +299,11 @@ def _object(words: Sequence[str], layout: _Layout, *, has_polygons: bool) -> Val
         values["bbox"] = [(left + right) / 2, (top + bottom) / 2, right - left, bottom - top]
         values["polygons"] = [numbers]
     elif len(numbers) != allowed:
-        more = len(numbers) - 4
-        width = 2 if more % 2 == 0 else 3
-        hints = {
-            "remove the confidence": len(numbers) == allowed + 1,
-            f"keypoints are by kpt_shape [{layout.num_points}, {layout.width}] in data.yaml": allowed > 4,
-            f"kpt_shape: [{more // width}, {width}] in data.yaml declares keypoints": allowed == 4
-            and more % width == 0,
-            "segmentations=True keeps polygons": len(numbers) >= 6 and more % 2 == 0,
-        }
-        text = f"{len(numbers)} numbers after the class, not {allowed}"
-        raise ValueError("; ".join([text, *(hint for hint, fits in hints.items() if fits and more > 0)]))
+        shape = f" by kpt_shape [{layout.num_points}, {layout.width}]" * bool(layout.num_points)
+        raise ValueError(
+            f"{len(numbers)} numbers after the class, not {allowed}{shape}; leave out a confidence, declare "
+            "keypoints by kpt_shape in data.yaml, or keep polygons with segmentations=True"
+        )
     return values
 
 

@@ -615,9 +615,8 @@ RARE = [
     label_row("nothing", pa.nulls(2), [-1, -1], warns=("-1",)),
     label_row("missing in a dictionary", pa.array(["b", None]).dictionary_encode(), ["b", None], "b"),
     label_row("missing small integers", pa.array([3, None], pa.uint8()), [3, -1]),
-    *(label_row(f"with {mark!r}", ["dog", text, "dog"], ["dog", text, "dog"], *sorted(["dog", text]),
-        warns=(f"label_separator={mark!r}", "label_separator=''")) for mark, text in {"|": "cat|dog",
-        ";": "Effusion; Mass"}.items()),
+    *(label_row(f"with {mark!r}", ["dog", text, "dog"], ["dog", text, "dog"], *sorted(["dog", text]))
+        for mark, text in {"|": "cat|dog", ";": "Effusion; Mass"}.items()),
     label_row("half a list", ["['dog'", "['cat']"], ["['dog'", "['cat']"], "['cat']", "['dog'"),
     label_row("a list that is one class", ["['dog']", "['cat']"], ["['dog']", "['cat']"], "['cat']",
         "['dog']", label_separator=""),
