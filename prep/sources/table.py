@@ -18,13 +18,13 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from tfshards.prep.imaging.formats import METADATA_NAMES
-from tfshards.prep.sources.classes import repeated, usual_split
+from tfshards.prep.sources.classes import usual_split
 from tfshards.prep.sources.features import classes_in, flattened, shown
 from tfshards.prep.sources.fetching import Boundary, local_copy, unreadable
 from tfshards.prep.sources.patterns import key_pattern
 from tfshards.prep.sources.row_columns import TableRows
 from tfshards.prep.sources.table_rows import RowSource
-from tfshards.prep.sources.text_tables import JSON_SUFFIXES, check_same_columns, read_text
+from tfshards.prep.sources.text_tables import JSON_SUFFIXES, check_no_repeats, check_same_columns, read_text
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import listed
 from tfshards.schemas.storage import AnyPath, any_path
@@ -160,7 +160,7 @@ def _check_no_values(folder: AnyPath, paths: Sequence[AnyPath]) -> None:
             query = f"COPY (FROM '{folder}/**/*{each.suffix}') TO 'rows.parquet'"
             raise InputError(
                 f"{each}: the folder {values[0]} is a value of a column, which is not read; write one table, "
-                f"with DuckDB: {shlex.join(['duckdb', '-c', query])}; build rows.parquet"
+                f'with DuckDB: duckdb -c "{query}", and build rows.parquet'
             )
 
 
@@ -256,8 +256,7 @@ def _parquet_schema(
             own = file.schema_arrow
             lengths.append(file.metadata.num_rows)
         flat = flattened(own.empty_table()).schema
-        for name in repeated(flat.names):
-            raise InputError(f"{path}: the column {name!r} is repeated; rename one of them")
+        check_no_repeats(flat.names, path)
         if path == paths[0]:
             names, class_names = flat.names, classes_in(own.metadata)
             types = {field.name: field.type for field in flat if field.name not in dropped}
