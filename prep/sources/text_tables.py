@@ -92,6 +92,10 @@ def read_text(
     except pa.ArrowException as error:
         fault = str(error).splitlines()[0]
         raise InputError(f"{', '.join(map(str, paths))}: {fault}; write one type in all rows") from None
+    if table.num_columns and table.num_rows < sum(lengths):
+        # Arrow does not count rows without columns
+        where, known = ", ".join(map(str, paths)), ", ".join(table.column_names)
+        raise InputError(f"{where}: some rows have none of the columns {known}; remove them")
     warnings: list[str] = []
     for number, name in enumerate(table.column_names if not is_json else ()):
         column, lines = typed(name, table[name].combine_chunks())
