@@ -51,7 +51,6 @@ from tfshards.prep.sources.row_columns import (
 )
 from tfshards.prep.sources.staged import Rows, stage
 from tfshards.prep.sources.staged_reader import StagedReader
-from tfshards.prep.sources.text_tables import check_no_repeats
 from tfshards.prep.sources.wide import WideWriter
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.coordinates import coordinates_of
@@ -171,7 +170,8 @@ class RowSource(NamedClasses, ABC):
         """Return the columns of features, in their order, and then others that have a role."""
         schema = flattened(read.batches.schema.empty_table()).schema
         names = [name for name in schema.names if name != read.faults]
-        check_no_repeats(names, read.where)
+        for name in repeated(names):
+            raise InputError(f"{read.where}: the column {name!r} is repeated; rename one of them")
         for name, of_column in read.class_names.items():
             # two numbers of one name would be two classes or one, depending on the reader
             for class_name in repeated(of_column):
