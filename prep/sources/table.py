@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import ClassVar
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -24,11 +25,17 @@ from tfshards.prep.sources.fetching import Boundary, local_copy, unreadable
 from tfshards.prep.sources.patterns import key_pattern
 from tfshards.prep.sources.row_columns import TableRows
 from tfshards.prep.sources.table_rows import RowSource
-from tfshards.prep.sources.text_tables import JSON_SUFFIXES, check_no_repeats, check_same_columns, read_text
+from tfshards.prep.sources.text_tables import (
+    JSON_SUFFIXES,
+    check_no_repeats,
+    check_same_columns,
+    read_text,
+    typed,
+)
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import listed
 from tfshards.schemas.storage import AnyPath, any_path
-from tfshards.schemas.storage.any_path import matching, on_disk, real_name
+from tfshards.schemas.storage.any_path import absolute, matching, on_disk, real_name
 from tfshards.schemas.storage.untrusted import open_regular
 from tfshards.schemas.storage.verbs import sizes_below
 
@@ -39,6 +46,7 @@ _NO_TABLE = (
 )
 # data/train-00000-of-00002.parquet, perhaps with a hash, as Hugging Face writes them
 _SHARD = re.compile(r"(?P<split>.+?)-(?P<index>[0-9]+)-of-(?P<count>[0-9]+)(-[0-9a-f]+)?")
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _SPLIT = "split"
 _SHOWN = 30
 _COPY_BYTES = 1 << 20
@@ -54,9 +62,9 @@ class Table(RowSource):
 
     Attributes:
         source: CSV, TSV, JSON Lines or Parquet file; a folder with metadata.csv, metadata.jsonl or
-            metadata.parquet; or a folder or pattern of files of one suffix, whose names may give splits. In
-            Python also a pandas or polars DataFrame, a relation of DuckDB, or anything else with
-            ``__arrow_c_stream__``.
+            metadata.parquet; or a folder or pattern of files of one suffix, whose names, or folders such as
+            year=2024 below it or at the end of its path, may give splits and columns. In Python also a pandas
+            or polars DataFrame, a relation of DuckDB, or anything else with ``__arrow_c_stream__``.
         label_separator: what separates the classes in a text of the label column, such as "|". An empty text
             is no class. An empty string states that each text is one class.
     """
@@ -94,7 +102,7 @@ def read_table(path: str | os.PathLike[str], dropped: Collection[str], *, follow
 
     These match a pattern, or are below a folder without a metadata file. The names of several files, or of
     their folders, may be those of splits, as in ``train-00000-of-00002.parquet`` or ``test/0000.parquet``,
-    which the column ``split`` holds.
+    which the column ``split`` holds. Folders such as ``year=2024`` below that of the source are columns.
 
     Args:
         path: path of the file or the folder, or the pattern.
@@ -113,7 +121,6 @@ def read_table(path: str | os.PathLike[str], dropped: Collection[str], *, follow
                 inside.check(str(each))
     except OSError as error:
         raise unreadable(os.fspath(path), error) from None
-    _check_no_values(folder, paths)
     class_names: Mapping[str, tuple[str, ...]] = {}
     lines: list[str] = []
     if paths[0].suffix.lower() == ".parquet":
@@ -123,14 +130,16 @@ def read_table(path: str | os.PathLike[str], dropped: Collection[str], *, follow
         read, names, lengths, lines = read_text(paths, dropped)
         tables = iter([read])
         types = {field.name: field.type for field in read.schema}
-    splits = _splits(paths, lengths) if _SPLIT not in names else None
-    schema = pa.schema([*types.items(), *[(_SPLIT, pa.large_string())] * (splits is not None)])
+    of_names, warnings = _columns_of_names(folder, paths, names)
+    schema = pa.schema([*types.items(), *((name, column.type) for name, column in of_names.items())])
+    files = pa.array(np.repeat(np.arange(len(paths)), lengths))
 
     def batches() -> Iterator[pa.RecordBatch]:
         start = 0
         for table in tables:
-            if splits is not None:
-                table = table.append_column(_SPLIT, splits.slice(start, table.num_rows))
+            of_rows = files.slice(start, table.num_rows)
+            for name, column in of_names.items():
+                table = table.append_column(name, column.take(of_rows))
             start += table.num_rows
             yield from table.cast(schema).to_batches()
 
@@ -140,7 +149,7 @@ def read_table(path: str | os.PathLike[str], dropped: Collection[str], *, follow
         root=_real(where if where.is_dir() else paths[0].parent),
         where=str(where),
         class_names=class_names,
-        warnings=(*_missing_parts(paths), *lines),
+        warnings=(*_missing_parts(paths), *lines, *warnings),
         # by convention the folder belongs to its metadata
         owns_root=where.name in METADATA_NAMES,
         unread=tuple(name for name in names if name in dropped),
@@ -151,17 +160,45 @@ def _real(folder: AnyPath) -> bytes:
     return os.fsencode(real_name(folder))
 
 
-def _check_no_values(folder: AnyPath, paths: Sequence[AnyPath]) -> None:
-    """Raise InputError if a folder of a file below another one is named NAME=VALUE."""
+def _columns_of_names(
+    folder: AnyPath, paths: Sequence[AnyPath], names: Collection[str]
+) -> tuple[dict[str, pa.Array], list[str]]:
+    """Return the columns that the names of folders and files give, with a value a file, and warnings.
+
+    Folders ``NAME=VALUE`` below that of the source, or at the end of its path, are columns. The names of
+    several files, or of their folders, may be those of splits.
+    """
+    # the current folder may be NAME=VALUE, too
+    folder = absolute(folder)
+    while "=" in folder.name:
+        folder = folder.parent
     above = len(PurePosixPath(str(folder)).parts)
-    for each in paths:
-        values = [part for part in PurePosixPath(str(each)).parts[above:-1] if "=" in part]
-        if values:
-            query = f"COPY (FROM '{folder}/**/*{each.suffix}') TO 'rows.parquet'"
+    folders = [PurePosixPath(str(absolute(path))).parts[above:-1] for path in paths]
+    pairs = [dict(part.split("=", 1) for part in each if "=" in part) for each in folders]
+    for path, each in zip(paths, pairs, strict=True):
+        if {*each} != {*pairs[0]}:
             raise InputError(
-                f"{each}: the folder {values[0]} is a value of a column, which is not read; write one table, "
-                f'with DuckDB: duckdb -c "{query}", and build rows.parquet'
+                f"{path} is not in folders of {', '.join(pairs[0]) or 'no values'}=, as {paths[0]}"
             )
+    found = {unquote(name): [unquote(each[name]) for each in pairs] for name in pairs[0]}
+    for name in names:
+        if name in found:
+            raise InputError(f"{folder}: the column {name!r} is in the files and, as {name}=, in folders")
+    splits = [*map(_split_of, paths)] if len(paths) > 1 and _SPLIT not in {*names, *found} else []
+    if any(splits):
+        if "" in splits:
+            other, named = paths[splits.index("")], paths[[*map(bool, splits)].index(True)]
+            raise InputError(
+                f"the name of {other} is not that of a split, unlike {named}; move or rename it, or name "
+                "the files to build with a pattern"
+            )
+        found[_SPLIT] = splits
+    columns, warnings = dict[str, pa.Array](), list[str]()
+    for name, values in found.items():
+        texts = pa.array(["" if value == _NO_VALUE else value for value in values], pa.large_string())
+        columns[name], lines = typed(name, texts)
+        warnings += lines
+    return columns, warnings
 
 
 def _find(path: AnyPath) -> tuple[AnyPath, list[AnyPath]]:
@@ -222,21 +259,6 @@ def _missing_parts(paths: Sequence[AnyPath]) -> list[str]:
         for (folder, split, count), indices in series.items()
         if len(indices) < int(count)
     ]
-
-
-def _splits(paths: Sequence[AnyPath], lengths: Sequence[int]) -> pa.Array | None:
-    """Return the split of each row that the names of several files give, or None."""
-    splits = [*map(_split_of, paths)] if len(paths) > 1 else []
-    if not any(splits):
-        return None
-    if "" in splits:
-        other, named = paths[splits.index("")], paths[[*map(bool, splits)].index(True)]
-        raise InputError(
-            f"the name of {other} is not that of a split, unlike {named}; move or rename it, or name the "
-            "files to build with a pattern"
-        )
-    rows = pa.array(np.repeat(np.arange(len(paths)), lengths))
-    return pa.array(splits, pa.large_string()).take(rows)
 
 
 def _split_of(path: AnyPath) -> str:

@@ -607,6 +607,8 @@ RARE = [
         dict.fromkeys(values or (), "label")), stored(by_row(**(values or {n: np.array(each) for n, each in
         found.items()})), *(CAT_DOG["names"]
         if values else ()))) for name, (found, features, values) in METADATA.items()),
+    row("a file in a folder of a value", {"year=2020/in.parquet": {"x": [1]}}, table("year=2020/in.parquet"),
+        stored(by_row(x=np.array([1]), year=np.array([2020])))),
     row("separators of others in a name", {"in.csv": "a;b,c\n1;2,3\n"}, table(), stored(by_row(**{"a;b":
         ["1;2"], "c": np.array([3])}))),
     row("a row of three megabytes", {"in.csv": f"a,b\n{'x' * (3 << 20)},1\n"}, table(),
@@ -799,13 +801,33 @@ SAME_PATH = {
 }
 TWICE = listed("b.png,0", "a.png,1", "b.png,2", "a.png,3", head="file_name,x")
 OTHERS = [
-    *(row(f"a folder of a value {name}", valued(name, suffix=suffix), table(source), refused(InputError,
-        name.split("/")[0], "duckdb -c", suffix)) for name, source, suffix in (("split=test", "in",
-        "parquet"), ("year=2023/month=01", "in", "csv"), ("n=1", "in/*/*.parquet", "parquet"),
-        ("n=1/m", "in/n*/m/*.csv",
-        "csv"))),
-    *(row(f"a value above {source}", valued("n=1/m"), table(source), stored(by_row(x=np.array([0, 1]))))
-        for source in ("in/n=1", "in/n=1/m/*.parquet")),
+    row("the folder of a split", valued("split=test", "split=train"), table("in/split=test"),
+        stored(by_row("test", x=np.array([0, 1])))),
+    row("a pattern in the folder of a split", valued("split=test"), table("in/split=test/*.parquet"),
+        stored(by_row("test", x=np.array([0, 1])))),
+    row("the folders of a label and a year", valued("label=cat/year=2020", suffix="csv"),
+        table("in/label=cat/year=2020"), stored(by_row(x=np.array([0, 1]), label=["cat"] * 2,
+        year=np.array([2020] * 2)), "cat")),
+    row("a folder above the last without a value", valued("n=1/m"), table("in/n=1/m"),
+        stored(by_row(x=np.array([0, 1])))),
+    row("folders of splits", valued("split=train", "split=test"), table("in"), stored({"train": {"2": {"x":
+        0}, "3": {"x": 1}}, "test": {"0": {"x": 10}, "1": {"x": 11}}})),
+    row("folders of labels", valued("label=cat", "label=a%20dog"), table("in"), stored(by_row(x=np.array([10,
+        11, 0, 1]), label=["a dog", "a dog", "cat", "cat"]), "a dog", "cat")),
+    row("folders of years and months", valued("year=2023/month=01", "year=2024/month=12"), table("in"),
+        stored(by_row(x=np.array([0, 1, 10, 11]), year=np.array([2023, 2023, 2024, 2024]), month=["01", "01",
+        "12", "12"]), warns=("'month'",))),
+    row("a pattern of folders of values", valued("n=1", "n=2"), table("in/*/*.parquet"),
+        stored(by_row(x=np.array([0, 1, 10, 11]), n=np.array([1, 1, 2, 2])))),
+    row("a pattern of folders of values in the current folder", {"n=1/p.csv": "x\n7\n"}, table("*/*.csv"),
+        stored(by_row(x=np.array([7]), n=np.array([1])))),
+    row("folders of csv", valued("n=1", "n=2", suffix="csv"), table("in"), stored(by_row(x=np.array([0, 1, 10,
+        11]), n=np.array([1, 1, 2, 2])))),
+    row("a folder of no label", valued("label=__HIVE_DEFAULT_PARTITION__", "label=b"), table("in"),
+        stored(by_row(x=np.array([0, 1, 10, 11]), label=[None, None, "b", "b"]), "b", warns=("-1",))),
+    row("a folder of a column in the file", valued("x=1", "x=2"), table("in"), refused(InputError,
+        "'x'")),
+    row("a folder without a value", valued("n=1", "m"), table("in"), refused(InputError, "n=")),
     row("a list of files", {}, table(lambda: ["a.csv", "b.csv"]), refused(OptionsError, "not list", "*.csv")),
     *(row(f"{name!r} is nearly {usual}", {"in.csv": f"n,{name}\n1,train\n"}, table(), refused(InputError,
         f"{name!r}: {USUAL_ROLE.get(usual, usual)!r}", f"{name!r}: 'value'")) for usual, name in LIKE),
@@ -940,3 +962,12 @@ OTHERS = [
 )
 def test_a_table_becomes_what_it_holds_or_is_refused(files, call, expected):
     check(files, call, expected)
+
+
+@pytest.mark.parametrize("source", [".", "p.csv", "./p.csv", "*.csv", "../split=test", "../../*/*/p.csv"])
+def test_names_of_the_current_folder_are_values_however_the_source_is_written(source, tmp_path, monkeypatch):
+    folder = tmp_path / "label=cat" / "split=test"
+    folder.mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    expected = stored(by_row("test", x=np.array([7, 8]), label=["cat"] * 2), "cat")
+    check({"p.csv": "x\n7\n8\n"}, table(source), expected)
