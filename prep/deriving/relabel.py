@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -76,18 +77,18 @@ def new_labels(labels: str | os.PathLike[str] | Mapping[str | bytes, str | int])
         return {to_bytes(key) if isinstance(key, str) else key: str(label) for key, label in labels.items()}
     # imported late, because Arrow takes a second
     from tfshards.prep.sources.features import TEXT, is_bytes_type
-    from tfshards.prep.sources.table_files import find_files, read_files
+    from tfshards.prep.sources.table import read_table
 
-    files = find_files(labels, follow_links=True)
-    path, table = files.where, read_files(files, (), COLUMNS.__contains__).batches.read_all()
+    read = read_table(labels, (), follow_links=True)
+    path, table = read.where, read.batches.read_all()
     for name in COLUMNS:
         if name not in table.column_names:
             columns = ", ".join(map(repr, table.column_names))
             raise InputError(f"{path} has no column {name!r}, only {columns}; it needs 'key' and 'label'")
     found: dict[bytes, str] = {}
-    # keys need not be UTF-8
-    read = [table[name].cast(TEXT) if is_bytes_type(table[name].type) else table[name] for name in COLUMNS]
-    rows = zip(*(column.to_pylist() for column in read), strict=True)
+    # keys in Parquet need not be UTF-8
+    texts = [table[name].cast(TEXT) if is_bytes_type(table[name].type) else table[name] for name in COLUMNS]
+    rows = zip(*(column.to_pylist() for column in texts), strict=True)
     for number, row in enumerate(rows, 1):
         key, label = (_text(value, column, number, path) for value, column in zip(row, COLUMNS, strict=True))
         if found.setdefault(to_bytes(key), label) != label:
@@ -99,13 +100,14 @@ def new_labels(labels: str | os.PathLike[str] | Mapping[str | bytes, str | int])
     return found
 
 
-def _text(value: object, column: str, number: int, path: AnyPath) -> str:
+def _text(value: object, column: str, number: int, path: str) -> str:
     if isinstance(value, bytes):
         value = to_text(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)
+    if isinstance(value, (bool, int, float)):
+        # as it is in a file of text
+        value = json.dumps(value)
     if not isinstance(value, str) or not value:
-        raise InputError(f"{path}, row {number}: {column} is {value!r}, but must be text or an integer")
+        raise InputError(f"{path}, row {number}: {column} is {value!r}, but must be text or a number")
     return value
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,8 +19,8 @@ from tfshards.prep.sources.classes import ClassNames, given_class_names, twins
 from tfshards.prep.sources.fetching import FILES_AHEAD, read_as_listed, unreadable
 from tfshards.prep.sources.keys import KEY_FEATURE, groups_of_keys, to_bytes, to_text
 from tfshards.prep.sources.kinds import Recorded, check_num_inputs
-from tfshards.prep.sources.layout import Layout, check_split_folders, find_layout
-from tfshards.prep.sources.marks import ALWAYS, NO_CLASSES, SPLIT_LACKS_CLASSES, check_marks, refusal
+from tfshards.prep.sources.layout import check_split_folders, find_layout
+from tfshards.prep.sources.marks import ALWAYS, check_marks, refusal
 from tfshards.prep.sources.masks import MaskFolders, check_masks, find_mask_folders, pair_masks
 from tfshards.prep.sources.patterns import check_patterns, choose_keys
 from tfshards.prep.sources.pictures import (
@@ -199,14 +198,12 @@ class ImageFolder:
                 code="no-inputs",
             )
         # patterns choose images; their masks follow
-        files, split_of, digest, lines = self._chosen(files)
-        listing = self._arranged(tree.root, files, mask_folders, split_of)
-        warnings += [*lines, *listing.warnings]
-        skipped = Counter(listing.skipped)
+        files, split_of, digest = self._chosen(files, warnings)
+        listing = self._arranged(tree.root, files, mask_folders, split_of, warnings)
         if mask_folders is not None and masks is not None:
             masks, lone = pair_masks(tree.root, mask_folders, listing.keys, masks)
             if lone:
-                skipped["mask without an image"] += len(lone)
+                listing = replace(listing, skipped={**listing.skipped, "mask without an image": len(lone)})
                 warnings.append(
                     f"{counted(len(lone), 'mask')} without an image, such as {to_text(lone[0])!r}"
                 )
@@ -215,21 +212,21 @@ class ImageFolder:
                     "'masks' next to 'images' is taken for their masks, the feature 'mask'; split_folders={} "
                     "takes both for classes"
                 )
-        found = replace(listing, skipped=dict(sorted(skipped.items())), identity=digest)
-        return replace(found, warnings=tuple(warnings)), masks
+        skipped = dict(sorted(listing.skipped.items()))
+        return replace(listing, skipped=skipped, identity=digest, warnings=tuple(warnings)), masks
 
-    def _chosen(self, files: FolderFiles) -> tuple[FolderFiles, Mapping[bytes, str], str, list[str]]:
-        """Return the images that patterns and lists choose, splits by lists, their digest, and warnings."""
-        numbers, warnings = choose_keys(files.keys, self.include, self.exclude)
-        chosen, split_of, digest = files.keep(numbers, "excluded"), dict[bytes, str](), ""
+    def _chosen(
+        self, files: FolderFiles, warnings: list[str]
+    ) -> tuple[FolderFiles, Mapping[bytes, str], str]:
+        """Return the images that patterns and lists choose, splits by lists, and the digest of these."""
+        numbers, lines = choose_keys(files.keys, self.include, self.exclude)
+        chosen, split_of, digest = files.keep(numbers, "excluded")[0], dict[bytes, str](), ""
+        warnings += lines
         if self.split_list:
             split_of, digest = read_split_lists(self.split_list, self.location(), files.keys)
-            left = [number for number, key in enumerate(chosen.keys) if key not in split_of]
-            if left:
-                first = to_text(chosen.keys[left[0]])
-                warnings.append(f"{counted(len(left), 'file')} in no split list, such as {first!r}: left out")
-            listed = np.setdiff1d(np.arange(len(chosen.keys)), left)
-            chosen = chosen.keep(listed, "in no split list")
+            listed = np.flatnonzero([key in split_of for key in chosen.keys])
+            chosen, lines = chosen.keep(listed, "in no split list")
+            warnings += lines
         if not chosen.keys:
             raise InputError(
                 f"{self.location()} holds images ({len(files.keys):,}), but include= and exclude= leave "
@@ -237,70 +234,54 @@ class ImageFolder:
                 *warnings,
                 code="no-inputs",
             )
-        return chosen, split_of, digest, warnings
+        return chosen, split_of, digest
 
     def _arranged(
-        self, root: bytes, files: FolderFiles, masks: MaskFolders | None, split_of: Mapping[bytes, str]
+        self,
+        root: bytes,
+        files: FolderFiles,
+        masks: MaskFolders | None,
+        split_of: Mapping[bytes, str],
+        warnings: list[str],
     ) -> Listing:
         """Return the listing of images, with classes by their folders, and splits by these or by lists."""
         # there are few folders, so that decisions are made for each folder once
         folders, folder_of = files.folders
         inside = [masks.inside(path) if masks else path for path in folders]
-        holding = [path for path in inside if path is not None]
-        layout = find_layout(
-            root, holding, given_class_names(self.class_names), self.split_folders, may_lack=self._may_lack
-        )
-        if not (self.as_is or self.class_names or self.split_folders == {}):
-            self._check_classes(files, layout, holding, has_masks=masks is not None)
-        places = [None if path is None else layout.place(path) for path in inside]
-        is_inside = np.array([place is not None for place in places])[folder_of]
-        warnings = [*layout.warnings, *twins(layout.class_names)]
-        if not is_inside.all():
-            outside = files.take(np.flatnonzero(~is_inside)).keys
-            warnings.append(
-                f"{counted(len(outside), 'image')} outside of the folders of splits and classes, such as "
-                f"{to_text(outside[0])!r}: left out"
-            )
+        class_names = given_class_names(self.class_names)
+        layout = find_layout(root, inside, class_names, self.split_folders, may_lack=self._may_lack)
+        if not (self.as_is or class_names or self.split_folders == {}):
+            if masks is None:
+                check_marks(os.fsdecode(self.root), files.keys, files.marks, layout.last)
+            if layout.seen[0]:
+                raise refusal(os.fsdecode(self.root), *layout.seen)
+        is_inside = np.array([place is not None for place in layout.places])[folder_of]
         if not is_inside.any():
             raise InputError(
                 f"{os.fsdecode(root)} holds no images inside its folders, only {len(is_inside)} outside "
                 "them; move them into the folders"
             )
-        files, folder_of = files.keep(np.flatnonzero(is_inside), "outside the folders"), folder_of[is_inside]
-        order = {split: number for number, split in enumerate(self.split_list or layout.split_of.values())}
+        files, lines = files.keep(np.flatnonzero(is_inside), "outside the folders")
+        folder_of = folder_of[is_inside]
+        warnings += [*layout.warnings, *twins(layout.class_names), *lines]
+        order = {split: number for number, split in enumerate(self.split_list or layout.splits)}
         if self.split_list:
             in_split = np.array([order[split_of[key]] for key in files.keys], np.int64)
         else:
-            in_split = np.array([order.get(place[0], -1) if place else -1 for place in places])[folder_of]
+            in_split = np.array([order.get(each[0], -1) if each else -1 for each in layout.places])[folder_of]
         splits = {split: np.flatnonzero(in_split == number) for split, number in order.items()}
         features = [image_feature("image", self.images)]
-        features += [Feature("label", "label", "int64")] if layout.numbers else []
-        labels = np.array([place[1] if place else -1 for place in places], np.int64)[folder_of]
+        features += [Feature("label", "label", "int64")] if layout.class_names else []
+        labels = np.array([each[1] if each else -1 for each in layout.places], np.int64)[folder_of]
         return Listing(
             schema=Schema((*features, KEY_FEATURE), layout.class_names),
             keys=files.keys,
             sizes=files.sizes,
             stamps=files.stamps,
-            labels=labels if layout.numbers else None,
+            labels=labels if layout.class_names else None,
             splits={split: numbers for split, numbers in splits.items() if len(numbers)} or None,
             skipped=files.skipped,
-            warnings=tuple(warnings),
         )
-
-    def _check_classes(
-        self, files: FolderFiles, layout: Layout, holding: Sequence[bytes], *, has_masks: bool
-    ) -> None:
-        """Raise InputError if marks, or the folders that hold images, show that folders are not classes."""
-        root = os.fsdecode(self.root)
-        seen, section = layout.not_classes(holding)
-        if seen or not layout.numbers:
-            last = NO_CLASSES
-        else:
-            last = ALWAYS if all(layout.classes.values()) else SPLIT_LACKS_CLASSES
-        if not has_masks:
-            check_marks(root, files.keys, files.marks, last)
-        if seen:
-            raise refusal(root, seen, section)
 
 
 @dataclass(frozen=True)

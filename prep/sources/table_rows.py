@@ -19,7 +19,6 @@ from tfshards.prep.sources.features import (
     TEXT,
     StoredColumn,
     flattened,
-    is_bytes_type,
     is_image_struct,
     is_list_type,
     shown,
@@ -299,17 +298,10 @@ class RowSource(NamedClasses, ABC):
         """Yield warnings about columns, and about images that are in no row."""
         yield from filter(None, (column.warning for column in values.values()))
         read = content.read
-        label = content.of_role("label")
-        if label and is_bytes_type(label.kind) and self.class_names is None and read.separator is None:
-            names = values[label.feature].class_names
-            mark, name = next(((mark, name) for mark in "|;" for name in names if mark in name), ("", ""))
-            if mark:
-                how = f"label_separator={mark!r} makes several classes of it, label_separator='' only one"
-                yield f"the class {name!r} of column {label.name!r} may be several; {how}"
         if read.owns_root and content.paths:
             paths = {path for of_rows in content.paths.values() for path in of_rows}
             yield from unmentioned(read.root, paths, follow_links=self.follow_links)
         named = [each.name for each in content.columns if each.feature and each.name in read.class_names]
-        for name in named if label is None else ():
+        for name in named if content.of_role("label") is None else ():
             how = f"{flag(name, 'label')} stores them"
             yield f"the column {name!r} has class names, which are not stored; {how}"

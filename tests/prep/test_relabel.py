@@ -56,7 +56,6 @@ WRONG = {
     "no label": ("l.csv", b"key,class\na,b\n"),
     "two labels of a key": ("l.csv", b"key,label\na,x\na,x\na,y\n"),
     "an empty label": ("l.csv", b"key,label\na,\n"),
-    "a fraction": ("l.jsonl", b'{"key": "a", "label": 1.5}\n'),
     "no key": ("l.jsonl", b'{"key": null, "label": "b"}\n'),
 }
 
