@@ -48,7 +48,7 @@ def absolute(path: AnyPath) -> AnyPath:
 
 def absolute_name(folder: AnyPath) -> str:
     """Return the name of a folder, which may be the current one, or a whole bucket."""
-    return absolute(folder).name or (folder.bucket if isinstance(folder, RemotePath) else "")
+    return absolute(folder).name
 
 
 def real_name(path: AnyPath) -> str:

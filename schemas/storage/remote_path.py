@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import errno
 import io
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tfshards.schemas.storage.faults import as_os_errors, repeated, too_short
 from tfshards.schemas.storage.reader import RemoteReader, RemoteStatus, status_of
-from tfshards.schemas.storage.stores import store_of
+from tfshards.schemas.storage.stores import as_os_errors, store_of, too_short
 
 if TYPE_CHECKING:
     from obstore import GetOptions
     from obstore.store import ObjectStore
 
-LISTED_TOGETHER = 1000
+_LISTED_TOGETHER = 1000
+# Seconds before a listing that was cut is continued.
+_WAITS = (0.2, 1, 3)
 
 
 @dataclass(frozen=True, order=True)
@@ -51,8 +53,8 @@ class RemotePath:
 
     @property
     def name(self) -> str:
-        """The part of the key after its last slash."""
-        return self.key.rpartition("/")[2]
+        """The part of the key after its last slash; of a whole bucket, its name."""
+        return self.key.rpartition("/")[2] or self.bucket
 
     @property
     def stem(self) -> str:
@@ -100,17 +102,13 @@ class RemotePath:
 
     def is_file(self) -> bool:
         """Return whether there is such an object."""
-        if not self.key:
-            return False
-        try:
-            self.stat()
-        except FileNotFoundError:
-            return False
-        return True
+        with suppress(FileNotFoundError):
+            return bool(self.key and self.stat())
+        return False
 
     def is_dir(self) -> bool:
         """Return whether there are objects in this folder, or it is a bucket."""
-        return not self.key or any(True for _ in self._pages(1))
+        return not self.key or any(True for _ in self.pages(1))
 
     def is_symlink(self) -> bool:
         """Return False: object stores have no links."""
@@ -118,15 +116,14 @@ class RemotePath:
 
     def iterdir(self) -> Iterator[RemotePath]:
         """Yield the objects and folders in this folder."""
-        for found in self._folder():
-            for key in (*found["common_prefixes"], *(each["path"] for each in found["objects"])):
-                yield self._of(key.rstrip("/"))
+        for name in chain(*self.names()):
+            yield self / name
 
-    def files(self) -> Iterator[tuple[RemotePath, RemoteStatus]]:
-        """Yield the objects in this folder, without folders below it, with the facts of the listing."""
-        for found in self._folder():
-            for each in found["objects"]:
-                yield self._of(each["path"]), status_of(each)
+    def names(self) -> tuple[list[str], list[str]]:
+        """Return the names of the folders in this folder, and of the objects."""
+        [page] = self._continued(lambda _: [self.store.list_with_delimiter(self.key or None)])
+        folders = [key.rstrip("/").rpartition("/")[2] for key in page["common_prefixes"]]
+        return folders, [each["path"].rpartition("/")[2] for each in page["objects"]]
 
     def walk(self) -> Iterator[tuple[RemotePath, RemoteStatus]]:
         """Yield every object at any depth, with its status in the listing.
@@ -134,30 +131,32 @@ class RemotePath:
         Keys that no client can name are errors: with empty parts, such as ``a//b``, with ``.`` or ``..`` as a
         part, or with control characters.
         """
-        for page in self._pages(LISTED_TOGETHER):
+        for page in self.pages(_LISTED_TOGETHER):
             for each in page:
                 yield self._of(each["path"]), status_of(each)
 
-    def _pages(self, size: int) -> Iterator[Any]:
+    def pages(self, size: int = _LISTED_TOGETHER) -> Iterator[Any]:
+        """Yield what the store lists of all objects below it, ``size`` of them at once."""
+        return self._continued(lambda last: self.store.list(self.key or None, offset=last, chunk_size=size))
+
+    def _continued(self, request: Callable[[str | None], Iterable[Any]]) -> Iterator[Any]:
+        """Yield the pages of a listing after a key; one that is cut is continued, which no client does."""
         last: str | None = None
-
-        def more() -> Iterator[Any]:
-            nonlocal last
-            with _as_os_errors(self):
-                # what was listed is not listed again
-                for page in self.store.list(self.key or None, offset=last, chunk_size=size):
-                    if page:
-                        last = page[-1]["path"]
-                        yield page
-
-        return repeated(more)
-
-    def _folder(self) -> Iterator[Any]:
-        def listed() -> Iterator[Any]:
-            with _as_os_errors(self):
-                yield self.store.list_with_delimiter(self.key or None)
-
-        return repeated(listed)
+        waits = iter(_WAITS)
+        while True:
+            try:
+                with as_os_errors(self):
+                    for page in request(last):
+                        if page:
+                            yield page
+                            # what was listed is not listed again
+                            last = page[-1]["path"] if isinstance(page, list) else None
+                return
+            except ConnectionResetError:
+                seconds = next(waits, None)
+                if seconds is None:
+                    raise
+            time.sleep(seconds)
 
     def read_bytes(self) -> bytes:
         """Return the content of the object."""
@@ -218,19 +217,6 @@ class RemotePath:
                 for key in keys:
                     with suppress(FileNotFoundError):
                         self.store.delete(key)
-
-
-@contextmanager
-def _as_os_errors(folder: RemotePath) -> Iterator[None]:
-    """Raise the errors of a listing, with what to do about a key that obstore cannot name."""
-    try:
-        with as_os_errors(folder):
-            yield
-    except OSError as error:
-        if "invalid path" not in str(error.strerror):
-            raise
-        why = "it holds a key with an empty part, with . or .. as a part, or with a control character"
-        raise OSError(errno.EINVAL, f"{why}; rename that object, or remove it", str(folder)) from None
 
 
 # A path of a local disk or of an object store; ``any_path`` makes it from text.
