@@ -19,10 +19,6 @@ Values: TypeAlias = "dict[str, npt.NDArray[Any]]"
 
 # Records of one length are read and parsed together if they are no fewer, and not longer, than this.
 FEWEST, LONGEST = 4, 1 << 15
-# Records are parsed without protobuf from this length on.
-_LONG = 1 << 13
-# Bytes of the integers for which a loop is fast.
-_FEW = 64
 # Layouts that are looked for among records of one length.
 _MOST_LAYOUTS = 8
 
@@ -182,13 +178,9 @@ class Columns:
 
     def _parse_one(self, record: bytes | memoryview, row: int, found: Values) -> None:
         try:
-            values = _long_values(record) if len(record) > _LONG else None
-            if values is None:
-                example = ParsedExample(record)
-                values = {name: example.typed(name) for name in self._dtypes}
+            example = ParsedExample(record)
             for feature in self._features:
-                typed = values.get(feature.name, ("", ()))
-                found[feature.name][row] = self._value(feature, *typed)
+                found[feature.name][row] = self._value(feature, *example.typed(feature.name))
         except ValueError as error:
             raise UnparsedError(row, str(error)) from None
 
@@ -220,43 +212,7 @@ class Columns:
         return values.reshape(-1, *cast("tuple[int, ...]", feature.shape[1:]))
 
 
-def _long_values(record: bytes | memoryview) -> Mapping[str, tuple[str, Sequence[Any]]] | None:
-    """Return wire type and values of each feature; None for what is left to protobuf, which copies twice.
-
-    That are records of another form than the usual one, and with more than a few integers.
-    """
-    spans = single_lists(record)
-    if spans is None:
-        return None
-    values: dict[str, tuple[str, Sequence[Any]]] = {}
-    for name, (wire, start, end) in spans.items():
-        if wire == "bytes":
-            values[name] = wire, [bytes(record[start:end])]
-        elif wire == "float" and not (end - start) % 4:
-            values[name] = wire, np.frombuffer(record, "<f4", (end - start) // 4, start).tolist()
-        elif wire == "int64" and end - start <= _FEW and (numbers := _few_integers(record[start:end])):
-            values[name] = wire, numbers
-        else:
-            return None
-    return values
-
-
-def _few_integers(data: bytes | memoryview) -> list[int] | None:
-    """Return the signed numbers of 64 bits in varints; None if one is cut off or too long."""
-    found, number, shift = [], 0, 0
-    for octet in data:
-        number |= (octet & 127) << shift
-        shift += 7
-        if octet < 128:
-            number &= (1 << 64) - 1
-            found.append(number - (1 << 64) if number >> 63 else number)
-            number = shift = 0
-        elif shift > 63:
-            return None
-    return None if shift else found
-
-
-def single_lists(data: bytes | memoryview) -> dict[str, tuple[str, int, int]] | None:
+def single_lists(data: bytes) -> dict[str, tuple[str, int, int]] | None:
     """Return the wire type of each feature, and the offsets of its one byte string or run of packed numbers.
 
     This is the form in which examples are usually written; None if the bytes have another one, or are none.
@@ -283,19 +239,25 @@ def single_lists(data: bytes | memoryview) -> dict[str, tuple[str, int, int]] | 
 _WIRE_OF_TAG = {0x0A: "bytes", 0x12: "float", 0x1A: "int64"}
 
 
-def _inside(data: bytes | memoryview, at: int, tag: int, end: int) -> tuple[int, int]:
+def _inside(data: bytes, at: int, tag: int, end: int) -> tuple[int, int]:
     """Return the offsets of the value of a field with this tag, or raise ValueError."""
-    value = at + 1
-    length = data[value]
+    length, value = data[at + 1], at + 2
     if length > 127:
-        length, shift = length & 127, 7
-        while data[value := value + 1] > 127:
-            length |= (data[value] & 127) << shift
-            shift += 7
-        length |= data[value] << shift
-    if data[at] != tag or value + 1 + length > end:
+        length, value = _varint(data, at + 1)
+    if data[at] != tag or value + length > end:
         raise ValueError(at)
-    return value + 1, value + 1 + length
+    return value, value + length
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return the number at an offset, of at most ten bytes, and the offset after it."""
+    number, shift = data[at] & 127, 0
+    while data[at] > 127:
+        at, shift = at + 1, shift + 7
+        if shift > 63:
+            raise ValueError(at)
+        number |= (data[at] & 127) << shift
+    return number, at + 1
 
 
 def in_equal_groups(order: IntArray, values: IntArray) -> list[IntArray]:

@@ -1,9 +1,8 @@
-"""JSON of datasets: parsed strictly, written from dataclasses, and read into them value by value."""
+"""JSON of datasets: parsed, written from dataclasses, and read into them value by value."""
 
 from __future__ import annotations
 
 import json
-import math
 import reprlib
 import types
 from collections.abc import Mapping
@@ -22,7 +21,7 @@ from typing import (
     get_type_hints,
 )
 
-from tfshards.schemas.errors import FormatError, Problem
+from tfshards.schemas.errors import Problem
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 T = TypeVar("T")
@@ -48,17 +47,6 @@ def load_json(text: str | bytes) -> Any:  # noqa: ANN401 -- as json.loads
         return json.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-
-
-def parse_json(text: str, subject: str) -> Json:
-    """Parse JSON strictly: no repeated names, no number beyond float64; ``subject`` starts an error."""
-    try:
-        value: Json = json.loads(
-            text, object_pairs_hook=_unique, parse_float=_finite, parse_constant=_no_constant
-        )
-    except (ValueError, RecursionError) as error:
-        raise FormatError(subject, [Problem("(document)", f"not readable as JSON: {error}")]) from error
-    return value
 
 
 def as_json(value: object) -> Any:  # noqa: ANN401 -- JSON values
@@ -188,23 +176,3 @@ def _typed(value: Any, kind: type[T], place: str) -> T:  # noqa: ANN401 -- JSON 
     if not isinstance(value, kind) or isinstance(value, bool):
         raise WrongValueError(place, f"is {shown(value)}, must be {_JSON_NAMES[kind]}")
     return value
-
-
-def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    names: dict[str, Json] = {}
-    for name, value in pairs:
-        if name in names:
-            raise ValueError(f"the name {shown(name)} is repeated in an object")
-        names[name] = value
-    return names
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if math.isinf(number):
-        raise ValueError(f"the number {shown(digits)} is too large")
-    return number
-
-
-def _no_constant(name: str) -> Json:
-    raise ValueError(f"{name} is not JSON")

@@ -20,7 +20,7 @@ from tfshards.schemas.json_reader import (
     WrongValueError,
     as_json,
     at,
-    parse_json,
+    load_json,
     shown,
     take,
 )
@@ -201,7 +201,10 @@ class Manifest(JsonRecord):
 
 def parse_manifest(text: str, subject: str) -> Manifest:
     """Parse the text of a manifest, or raise FormatError; ``subject`` starts its message."""
-    document = parse_json(text, subject)
+    try:
+        document = load_json(text)
+    except ValueError as error:
+        raise FormatError(subject, [Problem("(document)", f"not readable as JSON: {error}")]) from None
     if not isinstance(document, dict):
         raise FormatError(subject, [Problem("(document)", f"is {shown(document)}, must be an object")])
     version = document.get("format_version")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from tfshards.schemas.errors import FormatError, InputError, Problem
 from tfshards.schemas.manifest import Manifest, parse_manifest
@@ -34,7 +34,9 @@ def read_manifest(dataset: str | os.PathLike[str] | AnyPath) -> Manifest:
     except OSError as error:
         raise _no_dataset(root, error) from None
     except FormatError as error:
-        raise FormatError(error.subject, [*_with_restore(root, error.problems)]) from None
+        [problem] = error.problems
+        remedy = f"'tfshards generations {root}' lists what 'tfshards restore' can put in its place"
+        raise FormatError(error.subject, [replace(problem, message=f"{problem.message}; {remedy}")]) from None
     path = absolute(root)
     if manifest.folder and manifest.folder == path.name:
         # the copy in the folder of a build, whose paths are those of the dataset
@@ -56,21 +58,6 @@ def is_manifest(path: AnyPath) -> bool:
     """Return whether tfshards wrote a manifest that cannot be read, since something in it is damaged."""
     with open_regular(path) as file:
         return b'"requires": "tfshards' in file.read(_HEAD)
-
-
-def _with_restore(root: AnyPath, problems: Sequence[Problem]) -> Iterator[Problem]:
-    """Yield the problems of a manifest, the last one with what to do if there are generations."""
-    *first, last = problems
-    yield from first
-    try:
-        has_builds = any((folder / MANIFEST_NAME).is_file() for folder in root.iterdir())
-    except OSError:
-        has_builds = False
-    how = f"; 'tfshards restore {root}' with a folder that 'tfshards generations {root}' lists replaces it"
-    if has_builds and not is_manifest(root / MANIFEST_NAME):
-        # what does not show that tfshards wrote it is not replaced
-        how = f"; move it away, and {how[2:]}"
-    yield Problem(last.place, last.message + how) if has_builds else last
 
 
 def _no_dataset(root: AnyPath, error: OSError) -> InputError:

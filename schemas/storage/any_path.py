@@ -12,9 +12,8 @@ from tfshards.schemas.errors import OptionsError, check_path
 from tfshards.schemas.storage.remote_path import AnyPath, RemotePath
 from tfshards.schemas.storage.stores import SCHEMES, require_obstore
 
-# A URL, of which pathlib keeps one slash; a single letter is a drive.
-_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(/+)")
-_WITHOUT_SLASHES = re.compile(rf"({'|'.join(SCHEMES)}):", re.IGNORECASE)
+# A URL, of which pathlib keeps one slash, or a known scheme; a single letter is a drive.
+_URL = re.compile(rf"({'|'.join(SCHEMES)}|[A-Za-z][A-Za-z0-9+.-]+(?=:/)):(/*)", re.IGNORECASE)
 # greedy, since a password may contain @
 _USER = re.compile(r"^([^:/]*:/*)[^/]*@")
 
@@ -109,11 +108,6 @@ def any_path(given: str | bytes | os.PathLike[str] | RemotePath, name: str = "pa
     text = os.fsdecode(given)
     url = _URL.match(text)
     if not url:
-        if short := _WITHOUT_SLASHES.match(text):
-            shown = _without_user(text)
-            raise OptionsError(
-                f"{shown} is not a URL; write {short[0]}//BUCKET, or ./{shown} for a local path"
-            )
         check_expanded(text)
         # a pathlib.Path drops the "./" that says that ~ begins a name
         return Path.cwd() / text if text.startswith("./~") else Path(text)

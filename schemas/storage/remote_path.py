@@ -116,14 +116,14 @@ class RemotePath:
 
     def iterdir(self) -> Iterator[RemotePath]:
         """Yield the objects and folders in this folder."""
-        for name in chain(*self.names()):
+        for name in chain(*self.entries()):
             yield self / name
 
-    def names(self) -> tuple[list[str], list[str]]:
-        """Return the names of the folders in this folder, and of the objects."""
+    def entries(self) -> tuple[list[str], dict[str, RemoteStatus]]:
+        """Return the names of the folders in this folder, and the status of each object by its name."""
         [page] = self._continued(lambda _: [self.store.list_with_delimiter(self.key or None)])
         folders = [key.rstrip("/").rpartition("/")[2] for key in page["common_prefixes"]]
-        return folders, [each["path"].rpartition("/")[2] for each in page["objects"]]
+        return folders, {each["path"].rpartition("/")[2]: status_of(each) for each in page["objects"]}
 
     def walk(self) -> Iterator[tuple[RemotePath, RemoteStatus]]:
         """Yield every object at any depth, with its status in the listing.

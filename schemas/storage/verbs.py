@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import posixpath
 import secrets
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -281,7 +282,7 @@ def first_entry(folder: AnyPath) -> AnyPath:
 def files_in(folder: AnyPath) -> list[str]:
     """Return the names of the files in a folder, without those in folders below it; links lead nowhere."""
     if isinstance(folder, RemotePath):
-        return folder.names()[1]
+        return [*folder.entries()[1]]
     if folder.is_symlink() or not folder.is_dir():
         return []
     with os.scandir(folder) as entries:
@@ -294,14 +295,15 @@ def sizes_below(folder: AnyPath) -> dict[str, int]:
     Links that lead nowhere are left out, and folders that links lead to.
     """
     if isinstance(folder, RemotePath):
-        return {name: status.st_size for name, status in _listed(folder).items()}
+        return {path.relative_to(folder).as_posix(): status.st_size for path, status in folder.walk()}
     paths = [Path(inside, name) for inside, _, names in os.walk(folder) for name in names]
     return {path.relative_to(folder).as_posix(): path.stat().st_size for path in paths if path.exists()}
 
 
-def _listed(folder: RemotePath) -> dict[str, RemoteStatus]:
-    """Return the status of each object in a folder, at any depth, by its path there."""
-    return {path.relative_to(folder).as_posix(): status for path, status in folder.walk()}
+def _listed(root: RemotePath, folders: Iterable[str]) -> dict[str, RemoteStatus]:
+    """Return the status of each object in these folders of a folder, by its path there."""
+    listings = [(folder, (root / folder).entries()[1]) for folder in folders]
+    return {posixpath.join(folder, name): each for folder, found in listings for name, each in found.items()}
 
 
 def file_sizes(root: AnyPath, names: Collection[str]) -> dict[str, int | OSError]:
@@ -310,10 +312,10 @@ def file_sizes(root: AnyPath, names: Collection[str]) -> dict[str, int | OSError
     if isinstance(root, RemotePath):
         missing = FileNotFoundError(errno.ENOENT, "there is no such object")
         try:
-            found = sizes_below(root)
+            found = _listed(root, {*map(posixpath.dirname, names)})
         except OSError as error:
             return dict.fromkeys(names, error)
-        return {name: found.get(name, missing) for name in names}
+        return {name: found[name].st_size if name in found else missing for name in names}
     for name in names:
         try:
             sizes[name] = (root / name).stat().st_size
@@ -344,7 +346,7 @@ def unchanged(folder: AnyPath) -> Callable[[Mapping[str, str], Mapping[str, str]
     take as long as writing them, while an object cannot change in part. It is what one upload wrote, whose
     ETag is its mark, or another one.
     """
-    found = _listed(folder) if isinstance(folder, RemotePath) else None
+    found = _listed(folder, ("", "index")) if isinstance(folder, RemotePath) else None
 
     def is_unchanged(digests: Mapping[str, str], marks: Mapping[str, str]) -> bool:
         if found is not None:
