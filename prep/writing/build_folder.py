@@ -32,7 +32,7 @@ from tfshards.prep.sources.staging_folder import (
 )
 from tfshards.schemas import FormatError, InputError, Manifest, Shard
 from tfshards.schemas.json_reader import Json, load_json
-from tfshards.schemas.manifest_file import read_manifest_file
+from tfshards.schemas.manifest import read_manifest_file
 from tfshards.schemas.names import FOLDER_PATTERN, MANIFEST_NAME, RECORD_NAME, WORK_NAME
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import LISTS, read_whole

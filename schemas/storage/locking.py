@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tfshards.schemas.errors import InputError
-from tfshards.schemas.storage.remote_path import AnyPath, RemotePath
+from tfshards.schemas.storage.any_path import AnyPath, RemotePath
 
 _WITHOUT_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
 

@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import BinaryIO, NamedTuple
 
 from tfshards.schemas.compression import MAX_RATIO, unpacked
+from tfshards.schemas.storage.any_path import AnyPath, RemotePath
 from tfshards.schemas.storage.reader import Status
-from tfshards.schemas.storage.remote_path import AnyPath, RemotePath
 from tfshards.schemas.storage.stores import too_short
 
 _PART_BYTES = 1 << 26

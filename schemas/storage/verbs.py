@@ -19,11 +19,10 @@ from typing import Any, Protocol, TypeVar
 
 from tfshards.schemas.digests import NUM_LAST_BYTES
 from tfshards.schemas.errors import InputError, size
-from tfshards.schemas.storage.any_path import is_remote
+from tfshards.schemas.storage.any_path import AnyPath, RemotePath, is_remote
 from tfshards.schemas.storage.reader import RemoteStatus, in_flight
-from tfshards.schemas.storage.remote_path import AnyPath, RemotePath
 from tfshards.schemas.storage.stores import ChangedError, as_os_errors, require_obstore, store_of
-from tfshards.schemas.storage.untrusted import open_regular, read_gradually, read_range, size_of
+from tfshards.schemas.storage.untrusted import open_regular, read_gradually, read_range
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -89,14 +88,6 @@ def read_once(path: AnyPath, tick: Callable[[int], object] | None = None) -> tup
 def file_digest(path: AnyPath, tick: Callable[[int], object] | None = None) -> str:
     """Return the digest of a file, in the form of the manifest; see ``read_once``."""
     return read_once(path, tick)[1]
-
-
-def size_and_last_bytes(path: AnyPath) -> tuple[int, str]:
-    """Return the size of a file, and its last bytes in hex, as the manifest has them."""
-    with open_regular(path, buffering=0) as file:
-        num_bytes = size_of(file)
-        file.seek(max(0, num_bytes - NUM_LAST_BYTES))
-        return num_bytes, file.read(NUM_LAST_BYTES).hex()
 
 
 # Writing
