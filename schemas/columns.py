@@ -162,19 +162,10 @@ class Columns:
 
     def _from_block(self, feature: Feature, block: Octets) -> npt.NDArray[Any]:
         """Return the values of a feature in bytes of one layout, shape ``(n, num_bytes)``."""
-        if feature.is_raw:
-            if block.shape[1] != feature.num_bytes:
-                raise ValueError(feature.name)
-            values: npt.NDArray[Any] = np.ascontiguousarray(block).view(_little(self._dtypes[feature.name]))
-        elif feature.wire == "float":
+        values: npt.NDArray[Any] = _integers(block) if feature.wire == "int64" else block
+        if feature.wire == "float":
             values = np.ascontiguousarray(block).view("<f4")
-        else:
-            values = _integers(block)
-        if feature.is_ragged:
-            return objects([self._shaped(feature, row) for row in values])
-        if not feature.is_raw and values.shape[1] != feature.num_elements:
-            raise ValueError(feature.name)
-        return values.reshape(len(block), *cast("tuple[int, ...]", feature.shape))
+        return self._shaped(feature, values)
 
     def _parse_one(self, record: bytes | memoryview, row: int, found: Values) -> None:
         try:
@@ -193,23 +184,27 @@ class Columns:
             return values[0]
         if fault := feature.values_fault(wire, values):
             raise ValueError(f"the feature {name!r} {fault}")
-        if feature.is_raw:
-            stored = np.frombuffer(values[0], _little(self._dtypes[name]))
-            return stored.reshape(cast("tuple[int, ...]", feature.shape))
-        if feature.wire == "bytes":
+        if feature.holds_strings:
             array = objects(values)
             return array if feature.is_ragged else array.reshape(feature.shape)
-        stored = np.array(values, np.float32 if feature.wire == "float" else np.int64)
-        return self._shaped(feature, stored)
+        if feature.is_raw:
+            return self._shaped(feature, np.frombuffer(values[0], np.uint8)[None])[0]
+        wire_dtype = np.float32 if feature.wire == "float" else np.int64
+        return self._shaped(feature, np.array([values], wire_dtype))[0]
 
     def _shaped(self, feature: Feature, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return the numbers of one example in the shape and dtype of their feature."""
-        values = values.astype(scalar_dtype(feature))
-        if not feature.is_ragged:
-            return values.reshape(cast("tuple[int, ...]", feature.shape))
-        if len(values) % feature.row_elements:
+        """Return the numbers of some examples, ``(n, numbers)``, or their bytes, in the form of a feature."""
+        if feature.is_raw:
+            values = np.ascontiguousarray(values).view(_little(self._dtypes[feature.name]))
+        else:
+            values = values.astype(scalar_dtype(feature), copy=False)
+        if feature.is_ragged:
+            if values.shape[1] % feature.row_elements:
+                raise ValueError(feature.name)
+            return objects([row.reshape(-1, *cast("tuple[int, ...]", feature.shape[1:])) for row in values])
+        if values.shape[1] != feature.num_elements:
             raise ValueError(feature.name)
-        return values.reshape(-1, *cast("tuple[int, ...]", feature.shape[1:]))
+        return values.reshape(len(values), *cast("tuple[int, ...]", feature.shape))
 
 
 def single_lists(data: bytes) -> dict[str, tuple[str, int, int]] | None:
