@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import reprlib
 import types
 from collections.abc import Mapping
@@ -125,16 +126,18 @@ def take(value: Json, hint: Any, place: str = "") -> Any:  # noqa: ANN401 -- a t
     if origin is Mapping:
         named = _typed(value, dict, place)
         return {name: take(item, inner[1], at(place, name)) for name, item in named.items()}
-    _check_depth(value, place, _MOST_LEVELS)
+    _check_json(value, place, _MOST_LEVELS)
     return value
 
 
-def _check_depth(value: Json, place: str, levels: int) -> None:
-    """Raise WrongValueError if any JSON has more levels, of which Python cannot write all."""
+def _check_json(value: Json, place: str, levels: int) -> None:
+    """Raise WrongValueError if JSON cannot be written again: too many levels, or a number not finite."""
     if not levels:
         raise WrongValueError(place, "is nested too deeply")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise WrongValueError(place, f"is {value}, must be a finite number")
     for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        _check_depth(each, place, levels - 1)
+        _check_json(each, place, levels - 1)
 
 
 def _record(value: dict[str, Json], record: type[JsonRecord], place: str) -> JsonRecord:
