@@ -20,6 +20,7 @@ from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest import is_manifest
 from tfshards.schemas.names import MANIFEST_NAME
 from tfshards.schemas.storage import AnyPath, RemoteStatus
+from tfshards.schemas.storage.locking import LOCK_NAME
 from tfshards.schemas.storage.verbs import exists, version
 
 _SHOWN = 5
@@ -125,7 +126,7 @@ def _inspect(folder: AnyPath) -> OutputState:
         # In a store, another build may have made it a folder since the line above.
         return OutputState(folder, is_file=exists(folder) and not folder.is_dir())
     folders = tuple(build_folders(folder))
-    ours = {MANIFEST_NAME, *(each.name for each in (*folders, *staged_folders(folder)))}
+    ours = {MANIFEST_NAME, LOCK_NAME, *(each.name for each in (*folders, *staged_folders(folder)))}
     other = next((path.name for path in folder.iterdir() if path.name not in ours), "")
     pointer, fault, manifest = folder / MANIFEST_NAME, None, None
     replaced = version(pointer)

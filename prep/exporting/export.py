@@ -50,7 +50,7 @@ from tfshards.schemas.json_reader import Json, as_json, load_json
 from tfshards.schemas.names import id_of
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.any_path import local_path
-from tfshards.schemas.storage.locking import locked
+from tfshards.schemas.storage.locking import LOCK_NAME, locked
 from tfshards.schemas.storage.untrusted import LISTS, read_whole
 from tfshards.schemas.storage.verbs import make_folder, put, sync
 
@@ -262,7 +262,7 @@ def _claim(task: Task, manifest: Manifest) -> None:
     is_folder = task.work.is_dir() and not task.work.is_symlink()
     inside = os.listdir(task.work) if is_folder else []
     if not inside:
-        if {*os.listdir(directory)} - {*([_WORK_NAME] if is_folder else [])}:
+        if {*os.listdir(directory)} - {LOCK_NAME, *([_WORK_NAME] if is_folder else [])}:
             raise InputError(f"{directory} is not empty and holds no export; give a new directory=")
         make_folder(task.work)
         (task.work / mark).touch()

@@ -1,6 +1,8 @@
 """A dataset stays readable until it is replaced, and even longer for processes that have it open."""
 
 import fcntl
+import os
+import platform
 
 import numpy as np
 import pytest
@@ -38,12 +40,23 @@ def test_a_folder_removed_by_another_build_is_reported(tmp_path, monkeypatch):
         build(Arrays({"x": np.arange(9)}), out)
 
 
-def test_a_file_system_without_locks_is_written_with_a_notice(tmp_path, monkeypatch):
+def test_a_file_system_without_locks_gets_a_file_that_names_the_process(tmp_path, monkeypatch):
     def refuse(descriptor: int, how: int) -> None:
         raise OSError(95, "Operation not supported")
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    out, log = tmp_path / "data", []
-    logged(build, log.append)(Arrays({"x": np.arange(9)}), out)
+    out, log, source = tmp_path / "data", [], Arrays({"x": np.arange(9)})
+    logged(build, log.append)(source, out)
     assert any("the file system has no locks" in line for line in log)
+    lock = out / ".tfshards-lock"
+    assert not lock.exists()
+    # of a process that runs, of another host, and of one that was killed
+    for holder in (f"{os.getpid()} {platform.node()}", "1 elsewhere"):
+        lock.write_text(holder)
+        with pytest.raises(InputError, match=f"{lock} says that the process {holder.split()[0]} of the host"):
+            logged(build, log.append)(source, out, seed=1, overwrite=True)
+        assert lock.read_text() == holder
+    lock.write_text(f"{2**22 + 1} {platform.node()}")
+    logged(build, log.append)(source, out, seed=1, overwrite=True)
+    assert not lock.exists()
     assert verify(out)

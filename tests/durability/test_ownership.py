@@ -97,7 +97,7 @@ def fill(chance: random.Random, out: Path, elsewhere: Path, folders: list[str]) 
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(chance.choice([b"mine", b"{}", b'{"options": {}}', b"\0" * 12 + b"mine"]))
-    for name in (chance.choice(folders), "index", ".staged-01234567"):
+    for name in (chance.choice(folders), "index", ".staged-01234567", ".tfshards-lock"):
         if chance.random() < 0.06 and not os.path.lexists(out / name):
             (out / name).symlink_to(elsewhere)
 
