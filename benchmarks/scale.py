@@ -230,7 +230,7 @@ def make_dataset(folder: Path) -> None:
     """Create a dataset of sparse shards, whose indexes are hard links to one file."""
     from tfshards.schemas import Feature, Manifest, Schema, Shard, Split, Totals
     from tfshards.schemas.digests import bytes_digest
-    from tfshards.schemas.index import RecordIndex, index_path, keys_bytes, keys_path
+    from tfshards.schemas.index import RecordIndex, companion_path, keys_bytes
 
     rng = np.random.default_rng(0)
     index = RecordIndex(rng.integers(SMALLEST, LARGEST, SHARD_RECORDS))
@@ -245,8 +245,8 @@ def make_dataset(folder: Path) -> None:
         path = f"0123abcd/old-train.tfrecord-{number:05d}-of-{OLD_SHARDS:05d}"
         with (folder / path).open("wb") as file:
             file.truncate(index.num_bytes)
-        os.link(folder / "index.idx", folder / index_path(path))
-        os.link(folder / "index.keys", folder / keys_path(path))
+        os.link(folder / "index.idx", folder / companion_path(path, "idx"))
+        os.link(folder / "index.keys", folder / companion_path(path, "keys"))
         digest = f"sha256:{number:064x}"
         shards.append(
             Shard(

@@ -39,10 +39,10 @@ from tfshards.schemas import (
 from tfshards.schemas.errors import check_flags
 from tfshards.schemas.index import labels_bytes
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.manifest_file import is_manifest
+from tfshards.schemas.manifest import is_manifest
 from tfshards.schemas.names import MANIFEST_NAME, name_fault
 from tfshards.schemas.storage import AnyPath, ChangedError, any_path
-from tfshards.schemas.storage.any_path import absolute_name
+from tfshards.schemas.storage.any_path import absolute
 from tfshards.schemas.storage.locking import locked
 from tfshards.schemas.storage.verbs import put, sync
 
@@ -98,7 +98,7 @@ def adopt(
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
         raise InputError(f"{folder} {what}; name a folder of TFRecord files")
-    named = name or absolute_name(folder)
+    named = name or absolute(folder).name
     if reason := name_fault(named):
         raise InputError(f"the name of the folder {reason}; give another with name=")
     with locked(folder) as note:

@@ -18,7 +18,7 @@ from tfshards.prep.writing.build_folder import BuildFolder, linked
 from tfshards.schemas import BuildError, InputError, OptionsError
 from tfshards.schemas.names import MANIFEST_NAME, name_fault
 from tfshards.schemas.storage import AnyPath, any_path
-from tfshards.schemas.storage.any_path import absolute_name, is_inside, on_disk
+from tfshards.schemas.storage.any_path import absolute, is_inside, on_disk
 from tfshards.schemas.storage.locking import locked
 from tfshards.schemas.storage.verbs import missing_folders, sync, write
 
@@ -43,7 +43,7 @@ def output_folder(dataset: str | os.PathLike[str] | AnyPath, *inputs: AnyPath | 
 
 def dataset_name(folder: AnyPath, options: Options) -> str:
     """Return the dataset's name: ``options.name``, or the last part of the output's path."""
-    name = options.name or absolute_name(folder)
+    name = options.name or absolute(folder).name
     if fault := name_fault(name):
         raise OptionsError(f"the output's name {fault}; give another with name=")
     return name

@@ -17,7 +17,7 @@ from tfshards.prep.writing.build_folder import BuildFolder, build_folders, forei
 from tfshards.schemas import FormatError, InputError, Manifest, Problem, Shard, TfshardsError, read_manifest
 from tfshards.schemas.errors import counted, listed
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.manifest_file import is_manifest
+from tfshards.schemas.manifest import is_manifest
 from tfshards.schemas.names import MANIFEST_NAME
 from tfshards.schemas.storage import AnyPath, RemoteStatus
 from tfshards.schemas.storage.locking import LOCK_NAME

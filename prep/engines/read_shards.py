@@ -22,7 +22,7 @@ from tfshards.schemas.columns import Columns, UnparsedError
 from tfshards.schemas.companions import read_index
 from tfshards.schemas.compression import Compression
 from tfshards.schemas.index import RecordIndex
-from tfshards.schemas.manifest_file import read_manifest_file
+from tfshards.schemas.manifest import read_manifest_file
 from tfshards.schemas.names import MANIFEST_NAME
 from tfshards.schemas.storage import AnyPath, any_path
 

@@ -31,7 +31,7 @@ from tfshards.schemas.index import IntArray
 from tfshards.schemas.storage import AnyPath, in_flight, read_range
 from tfshards.schemas.storage.any_path import in_store, on_disk
 from tfshards.schemas.storage.untrusted import open_regular
-from tfshards.schemas.storage.writing import new_file
+from tfshards.schemas.storage.verbs import new_file
 
 _NAME_BYTES = 8
 # offset, length and masked CRC-32C; origins in a file sort by offset

@@ -20,7 +20,7 @@ from tfshards.schemas.companions import read_index, read_keys, read_labels
 from tfshards.schemas.digests import examples_digest
 from tfshards.schemas.example import Decoded
 from tfshards.schemas.index import FRAME_OVERHEAD, IntArray, RecordIndex
-from tfshards.schemas.manifest_file import OTHER_BYTES
+from tfshards.schemas.manifest import OTHER_BYTES
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import open_regular, size_of
 from tfshards.schemas.storage.verbs import read_once

@@ -32,27 +32,27 @@ from tfshards.prep.sources.staging_folder import (
 )
 from tfshards.schemas import FormatError, InputError, Manifest, Shard
 from tfshards.schemas.json_reader import Json, load_json
-from tfshards.schemas.manifest_file import read_manifest_file
+from tfshards.schemas.manifest import read_manifest_file
 from tfshards.schemas.names import FOLDER_PATTERN, MANIFEST_NAME, RECORD_NAME, WORK_NAME
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import LISTS, read_whole
 from tfshards.schemas.storage.verbs import (
+    Sink,
     delete,
     delete_tree,
-    delete_uploads,
     each,
     exists,
     files_in,
     make_folder,
     mark_of,
     moved,
+    new_file,
     new_folder,
     put,
     sizes_below,
     sync,
     unchanged,
 )
-from tfshards.schemas.storage.writing import Sink, new_file
 
 _BUILD = re.compile(FOLDER_PATTERN)
 _REJECTS = "rejected.json"
@@ -315,8 +315,6 @@ class BuildFolder:
         with suppress(OSError):
             # only an empty folder is removed
             self.work.rmdir()
-        # of shards that a killed process began to upload
-        delete_uploads(self.root)
 
     def remove(self, kept: Collection[str] = (), *, dry_run: bool = False) -> dict[str, int]:
         """Remove the files of the build, except those ``kept``; return the sizes of these files by path.

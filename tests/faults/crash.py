@@ -119,7 +119,7 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
     ),
     (
         "files are not synced",
-        "schemas/storage/writing.py",
+        "schemas/storage/verbs.py",
         "        os.fsync(self._file.fileno())\n",
         "",
         f"{_POWER}[build images]",
