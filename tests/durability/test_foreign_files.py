@@ -71,7 +71,7 @@ CASES = {
     "the record of a build": ("data/FOLDER/build.json", "prune data", 0, ""),
     "a shard": ("data/SHARD", "show data", 1, {**FAULTS, "hole": "the checksum of the record's length"}),
     "keys": ("keys", "remove data --keys keys", 1, FAULTS),
-    "new labels": ("new.jsonl", "relabel data --labels new.jsonl", 1, {**NO_FILE, "hole": BINARY}),
+    "new labels": ("new.csv", "relabel data --labels new.csv", 1, FAULTS),
     "class names": ("names", "build images photos other --class-names names", 1, FAULTS),
     "options": ("options", "build images photos other --config options", 1, FAULTS),
     "annotations": ("coco.json", "build coco coco.json other", 1, FAULTS),
