@@ -22,7 +22,6 @@ from tfshards.prep.building.state import (
     Wanted,
     check_replaceable,
     damage_of,
-    damage_of_shards,
     differences,
     inspect_output,
     plain_folder,
@@ -36,6 +35,7 @@ from tfshards.schemas import BuildError, InputError, Manifest, Problem, Shard
 from tfshards.schemas.digests import bytes_digest
 from tfshards.schemas.errors import counted
 from tfshards.schemas.manifest import parse_manifest
+from tfshards.schemas.manifest_file import OTHER_BYTES
 from tfshards.schemas.names import MANIFEST_NAME
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.any_path import in_store
@@ -125,6 +125,8 @@ def prepare(job: Job, state: OutputState, *, overwrite: bool) -> Manifest | Buil
             raise _of_other_inputs(state, manifest)
         # of a build that is the dataset, a command looks at all bytes only if it is told to
         damage = damage_of(state.folder, manifest, is_compared=overwrite or manifest != state.manifest)
+        if build.manifest() is None:
+            damage.append(Problem(f"{build.name}/{MANIFEST_NAME}", OTHER_BYTES))
         if not damage or _is_repaired(job, build, manifest, damage):
             discard_unfinished(state, wanted, keeps_own=False)
             return commit(build, manifest, state, is_compared=overwrite)
@@ -133,7 +135,6 @@ def prepare(job: Job, state: OutputState, *, overwrite: bool) -> Manifest | Buil
     discard_unfinished(state, wanted, keeps_own=True)
     target = state.new_folder(wanted.plan_id)
     target.create(wanted.options, job.stamps)
-    target.reopen()
     if not job.trusts_times:
         # what an earlier run has written may be of inputs that were replaced since
         target.remove_work()
@@ -158,20 +159,21 @@ def _is_repaired(job: Job, build: BuildFolder, manifest: Manifest, damage: Seque
                 f"{build.dataset} --repair' repairs it, or names the command that does"
             )
     shards = {plain_name(shard.path): shard for shard in manifest.shards if left & {*shard.files}}
-    views = {
+    small = {
         name: data
         for name, data in view_files(manifest).items()
         if manifest.views.get(f"{build.name}/{name}") == bytes_digest(data)
     }
+    small[MANIFEST_NAME] = manifest.to_text().encode("ascii")
     left -= {path for shard in shards.values() for path in shard.files}
-    if left - {f"{build.name}/{name}" for name in views}:
+    if left - {f"{build.name}/{name}" for name in small}:
         return False
     with staged_folder(build.dataset) as work:
         target = replace(build, elsewhere=work.name)
         target.open()
         if shards:
             job.repair(target, manifest, shards)
-        target.put_all({name: views[name] for name in map(plain_name, left)})
+        target.put_all({name: small[name] for name in map(plain_name, left)})
         sync(build.root / "index", build.root)
     return True
 
@@ -191,9 +193,8 @@ def conclude(job: Job, target: BuildFolder, draft: Draft, state: OutputState, *,
     for build, twin in _complete_builds(state, job.wanted):
         if twin.build_id != manifest.build_id or (not overwrite and _is_other(state, twin)):
             continue
-        damage = damage_of(state.folder, twin, is_compared=overwrite or twin != state.manifest)
         # sound bytes are at hand, which replace damaged ones
-        if not damage and not damage_of_shards(state.folder, twin.shards):
+        if not damage_of(state.folder, twin, is_compared=True):
             report_line(f"the content is the same as before (build {twin.build_id})")
             # in this order: what is left if this ends here is written and compared again
             target.remove()
@@ -211,9 +212,10 @@ def conclude(job: Job, target: BuildFolder, draft: Draft, state: OutputState, *,
 def _complete_builds(state: OutputState, wanted: Wanted) -> list[tuple[BuildFolder, Manifest]]:
     """Return the complete builds of a plan with their manifests, that of the dataset first."""
     of_plan = state.builds_of(wanted.plan_id)
-    found = [(build, build.manifest()) for build in state.complete if build in of_plan]
-    complete = [(build, manifest) for build, manifest in found if manifest is not None]
-    return sorted(complete, key=lambda each: each[1] != state.manifest)
+    found = [
+        (build, manifest) for build, manifest in state.generations.items() if manifest and build in of_plan
+    ]
+    return sorted(found, key=lambda each: each[1] != state.manifest)
 
 
 def _is_other(state: OutputState, manifest: Manifest) -> bool:

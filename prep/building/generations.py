@@ -76,11 +76,14 @@ def generations(dataset: str | os.PathLike[str]) -> list[Generation]:
         FormatError: its manifest cannot be read, and there are no generations.
     """
     state = inspect_output(any_path(dataset))
-    folder, earlier = state.folder, [build for build in state.complete if build.name != state.current]
+    folder = state.folder
+    earlier = {build: found for build, found in state.generations.items() if build.name != state.current}
     if not (state.manifest or earlier):
         # raises an error
         read_manifest(folder)
-    found = [_described(folder, build.name, build.manifest(), is_current=False) for build in earlier]
+    found = [
+        _described(folder, build.name, manifest, is_current=False) for build, manifest in earlier.items()
+    ]
     found.sort(key=lambda generation: (generation.committed_at, generation.folder), reverse=True)
     current = [_described(folder, state.current, state.manifest, is_current=True)] if state.manifest else []
     return current + found
@@ -116,11 +119,11 @@ def restore(dataset: str | os.PathLike[str], folder: str) -> Manifest:
     """
     output = output_folder(dataset)
     with claimed(output) as state:
-        complete = {build.name: build for build in state.complete}
+        complete = {build.name: build for build in state.generations}
         if folder not in complete:
             has = f"it has {listed([*complete], _SHOWN)}" if complete else "it has none"
             raise InputError(f"{output} has no generation {folder!r}; {has}; see 'tfshards generations'")
-        manifest = complete[folder].manifest()
+        manifest = state.generations[complete[folder]]
         damage = file_problems(manifest, output) if manifest else [f"{MANIFEST_NAME} cannot be read"]
         if manifest is None or damage:
             raise InputError(
@@ -181,7 +184,7 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
             raise state.fault
         if state.manifest is None and not (state.folders or staged):
             raise nothing
-        complete = [build.name for build in state.complete]
+        complete = [build.name for build in state.generations]
         if state.manifest is None and complete:
             raise InputError(
                 f"{folder} has no {MANIFEST_NAME}, so that nothing shows which of its generations is needed "
