@@ -12,9 +12,8 @@ missing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from tfshards.prep.building.rejects import with_lists
 from tfshards.prep.building.state import (
@@ -27,11 +26,12 @@ from tfshards.prep.building.state import (
     plain_folder,
     plain_name,
 )
+from tfshards.prep.building.write import Draft, Job
 from tfshards.prep.progress.lines import report_line, report_warning
 from tfshards.prep.sources.staging_folder import staged_folder, unfinished_in
 from tfshards.prep.views.files import view_files, view_notes
-from tfshards.prep.writing.build_folder import BuildFolder, FinishedShard, Reject, ShardId
-from tfshards.schemas import BuildError, InputError, Manifest, Problem, Shard
+from tfshards.prep.writing.build_folder import BuildFolder, FinishedShard, ShardId
+from tfshards.schemas import BuildError, InputError, Manifest, Problem
 from tfshards.schemas.digests import bytes_digest
 from tfshards.schemas.errors import counted
 from tfshards.schemas.manifest import parse_manifest
@@ -41,51 +41,6 @@ from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.any_path import in_store
 from tfshards.schemas.storage.untrusted import METADATA
 from tfshards.schemas.storage.verbs import put, replace_if, sync
-
-
-@dataclass(frozen=True)
-class Draft:
-    """What a build has written.
-
-    Attributes:
-        manifest: the manifest, without build id and views, and without what follows from the lists below.
-        finished: records of the shards that were written.
-        rejects: the rejected inputs.
-        removed: hashes of removed keys, the lines of ``removed.txt``.
-        report: is called with the manifest after the commit.
-    """
-
-    manifest: Manifest
-    finished: Mapping[ShardId, FinishedShard]
-    rejects: Sequence[Reject] = ()
-    removed: frozenset[bytes] = frozenset()
-    report: Callable[[Manifest], None] = lambda manifest: None
-
-
-class Job(Protocol):
-    """What is to be made the dataset: a build from a source, or one whose source is a dataset."""
-
-    @property
-    def wanted(self) -> Wanted:
-        """The build, as an output shows whether it holds it."""
-
-    @property
-    def stamps(self) -> str:
-        """A hash of the stamps of all inputs; another one means that contents may have changed."""
-
-    @property
-    def trusts_times(self) -> bool:
-        """Whether the stamps of inputs show that they have not changed."""
-
-    def write(self, folder: BuildFolder) -> Draft:
-        """Write all shards, except those that are finished."""
-
-    def repair(self, folder: BuildFolder, manifest: Manifest, damaged: Mapping[str, Shard]) -> None:
-        """Write damaged shards of a complete build again, given by their names with the bytes that they had.
-
-        Raises:
-            InputError: the inputs give other bytes now.
-        """
 
 
 def produce(job: Job, state: OutputState, *, overwrite: bool = False) -> Manifest:

@@ -174,7 +174,7 @@ class WriteSteps:
             if isinstance(target, Manifest):
                 self._remove_staging()
                 return f"{target.folder} {target.folder}", []
-            task = job.writer(target).task
+            task = job.task(target)
             return f"{target.name} {state.current}", [(task, shard) for shard in job.begin(target)]
 
     def write(self, task: _Task) -> int:
@@ -194,7 +194,7 @@ class WriteSteps:
             if self._committed(state, target, replaced):
                 return []
             job = self._job()
-            task = job.writer(target).task
+            task = job.task(target)
             return [(task, shard) for shard in job.balance(target)]
 
     def commit(self, build: str) -> Manifest:

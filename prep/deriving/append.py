@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import TypeAlias, cast
 
 from tfshards.prep.building.build import SourceBuild
-from tfshards.prep.building.commit import Draft, produce
+from tfshards.prep.building.commit import produce
 from tfshards.prep.building.made import made_of
 from tfshards.prep.building.output import claimed, output_folder, staged
 from tfshards.prep.building.state import Wanted
-from tfshards.prep.deriving.joining import joined
+from tfshards.prep.building.write import Draft
+from tfshards.prep.deriving.merge import joined
 from tfshards.prep.deriving.new_inputs import NewInputs, build_by_ratio, find_new_inputs
 from tfshards.prep.deriving.stored import Origin, open_origin
 from tfshards.prep.engines.table import EngineName, find_run, is_distributed

@@ -346,6 +346,7 @@ def _derived(origin: Origin, edit: _Edit, run: Callable[[Work], None]) -> Derive
         origins=[origin],
         splits=splits,
         run=run,
+        locations=(origin.root,),
         rejects=edit.rejects,
         removed=edit.removed,
         is_next=True,

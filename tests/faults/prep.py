@@ -29,7 +29,7 @@ FAULTS = [
     (
         "workers of a reshard do not look for the dataset that they read",
         "prep/deriving/derive.py",
-        "            locations=tuple(origin.root for origin in self.origins),\n",
+        "        locations=tuple(origin.root for origin in origins),\n",
         "",
         "tests/prep/test_runners.py::test_a_worker_that_does_not_see_the_dataset_to_reshard_is_refused",
     ),
