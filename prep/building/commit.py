@@ -27,9 +27,9 @@ from tfshards.prep.building.state import (
     plain_name,
 )
 from tfshards.prep.building.write import Draft, Job
-from tfshards.prep.progress.lines import report_line, report_warning
+from tfshards.prep.progress.lines import report_line
 from tfshards.prep.sources.staging_folder import staged_folder, unfinished_in
-from tfshards.prep.views.files import view_files, view_notes
+from tfshards.prep.views.files import view_files
 from tfshards.prep.writing.build_folder import BuildFolder, FinishedShard, ShardId
 from tfshards.schemas import BuildError, InputError, Manifest, Problem
 from tfshards.schemas.digests import bytes_digest
@@ -77,7 +77,7 @@ def prepare(job: Job, state: OutputState, *, overwrite: bool) -> Manifest | Buil
     if same:
         build, manifest = same[0]
         if not overwrite and _is_other(state, manifest):
-            raise _of_other_inputs(state, manifest)
+            raise _of_other_inputs(state)
         # of a build that is the dataset, a command looks at all bytes only if it is told to
         damage = damage_of(state.folder, manifest, is_compared=overwrite or manifest != state.manifest)
         if build.manifest() is None:
@@ -156,10 +156,9 @@ def conclude(job: Job, target: BuildFolder, draft: Draft, state: OutputState, *,
             build.create(job.wanted.options, job.stamps)
             return commit(build, twin, state, is_compared=overwrite)
     if not overwrite and job.wanted.is_in(state.manifest) and _is_other(state, manifest):
-        raise _of_other_inputs(state, manifest, target)
+        raise _of_other_inputs(state, target)
     manifest = finish(target, manifest, files, draft.finished, job)
     manifest = commit(target, manifest, state)
-    report_warning(*view_notes(manifest, target.root))
     draft.report(manifest)
     return manifest
 
@@ -178,16 +177,11 @@ def _is_other(state: OutputState, manifest: Manifest) -> bool:
     return state.manifest is not None and state.manifest.build_id != manifest.build_id
 
 
-def _of_other_inputs(state: OutputState, manifest: Manifest, target: BuildFolder | None = None) -> InputError:
+def _of_other_inputs(state: OutputState, target: BuildFolder | None = None) -> InputError:
     """Return the error about a build of the dataset's plan, from inputs with other content.
 
     ``target`` is the folder into which it was written now.
     """
-    before = {shard.digest for shard in state.manifest.shards} if state.manifest else set[str]()
-    differing = [shard for shard in manifest.shards if shard.digest not in before]
-    line = (
-        f"the content of {counted(len(differing), 'shard')} has changed" if differing else "rejected inputs"
-    )
     written = (
         f"; what was written is in {target.root}: with overwrite=True it becomes the dataset, and "
         f"'tfshards prune {state.folder}' removes it"
@@ -195,8 +189,8 @@ def _of_other_inputs(state: OutputState, manifest: Manifest, target: BuildFolder
         else ""
     )
     return InputError(
-        f"{state.folder} holds a dataset with other inputs: {line}; give overwrite=True to replace it, or "
-        f"choose another output{written}",
+        f"{state.folder} holds a dataset with other inputs: their content has changed; give overwrite=True "
+        f"to replace it, or choose another output{written}",
         code="dataset-differs",
     )
 
