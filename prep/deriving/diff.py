@@ -30,28 +30,32 @@ from tfshards.schemas.summary import escaped
 _NOT_OPTIONS = ("appended", "shards", "compression")
 
 
-class Difference(NamedTuple):
-    """An option, or another part of a manifest, that differs.
+class Change(NamedTuple):
+    """An example that is in both datasets, but not in the same class or split; or an option that differs.
 
     Attributes:
-        name: name of the option, such as ``seed``; ``features``, ``class_names`` or ``compression``.
-        before: its value in the first dataset; None if it has none.
-        after: its value in the second dataset.
+        name: the key of the example; or the name of the option, such as ``seed``, ``features``,
+            ``class_names`` or ``compression``.
+        before: its class, its split or its value in the first dataset; None if it has none.
+        after: the same in the second dataset.
     """
 
     name: str
     before: Json
     after: Json
 
+    def __str__(self) -> str:
+        return f"{self.name}: {_as_text(self.before)} -> {_as_text(self.after)}"
 
-def option_differences(one: Manifest, other: Manifest) -> tuple[Difference, ...]:
+
+def option_differences(one: Manifest, other: Manifest) -> tuple[Change, ...]:
     """Return what differs between two datasets besides their examples.
 
     The options compared are those of the original builds, also after they were resharded or edited;
     the number of shards is the present one.
     """
     first, second = _facts(one), _facts(other)
-    found = (Difference(name, first.get(name), second.get(name)) for name in {**first, **second})
+    found = (Change(name, first.get(name), second.get(name)) for name in {**first, **second})
     return tuple(each for each in found if each.before != each.after)
 
 
@@ -70,27 +74,11 @@ def _facts(manifest: Manifest) -> dict[str, Json]:
     }
 
 
+_EXAMPLES = ("added", "removed", "changed", "relabeled", "moved")
 _Names: TypeAlias = npt.NDArray[np.object_]
 # examples of each kind, and characters of a value, that are printed
 _SHOWN = 5
 _SHOWN_VALUE = 60
-
-
-class Change(NamedTuple):
-    """An example that is in both datasets, but not in the same class or split.
-
-    Attributes:
-        key: the key of the example.
-        before: its class, or its split, in the first dataset.
-        after: the same in the second dataset.
-    """
-
-    key: str
-    before: str
-    after: str
-
-    def __str__(self) -> str:
-        return f"{self.key}: {self.before} -> {self.after}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -113,18 +101,12 @@ class Diff:
     changed: tuple[str, ...] = ()
     relabeled: tuple[Change, ...] = ()
     moved: tuple[Change, ...] = ()
-    options: tuple[Difference, ...] = ()
+    options: tuple[Change, ...] = ()
 
     @property
     def examples(self) -> dict[str, Sequence[str | Change]]:
         """The examples that differ, by what differs."""
-        return {
-            "added": self.added,
-            "removed": self.removed,
-            "changed": self.changed,
-            "relabeled": self.relabeled,
-            "moved": self.moved,
-        }
+        return {what: getattr(self, what) for what in _EXAMPLES}
 
     @property
     def has_same_examples(self) -> bool:
@@ -149,7 +131,7 @@ class Diff:
                 lines += [f"    {escaped(str(example))}" for example in examples[:_SHOWN]]
             if len(examples) > _SHOWN:
                 lines.append(f"    and {len(examples) - _SHOWN:,} more")
-        lines += [f"{name}: {_as_text(before)} -> {_as_text(after)}" for name, before, after in self.options]
+        lines += [escaped(str(option)) for option in self.options]
         same = f"{counted(self.num_same, 'example')} {'is' if self.num_same == 1 else 'are'} the same"
         return "\n".join([*lines, same])
 
@@ -302,4 +284,4 @@ def _as_text(value: Json) -> str:
     if value is None:
         return "none"
     text = value if isinstance(value, str) else json.dumps(value)
-    return escaped(text if len(text) <= _SHOWN_VALUE else f"{text[:_SHOWN_VALUE]}…")
+    return text if len(text) <= _SHOWN_VALUE else f"{text[:_SHOWN_VALUE]}…"
