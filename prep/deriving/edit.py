@@ -153,18 +153,17 @@ def _given_labels(labels: Mapping[str | bytes, str | int]) -> dict[bytes, str]:
 def _labels_in(labels: str | os.PathLike[str]) -> dict[bytes, str]:
     """Return the same from a file."""
     path = any_path(labels, "labels")
-    if path.suffix.lower() not in _DELIMITERS:
-        raise OptionsError(
-            f"labels={os.fspath(labels)!r} must be a .csv or .tsv file with the columns 'key' and 'label'; "
-            "in Python also a dict, such as dict(zip(table['key'], table['label']))"
-        )
     found: dict[bytes, str] = {}
     try:
         # keys need not be UTF-8
         text = read_whole(path, LISTS).decode("utf-8-sig", "surrogateescape")
-        rows = csv.DictReader(
-            io.StringIO(text, newline=""), delimiter=_DELIMITERS[path.suffix.lower()], strict=True
-        )
+        delimiter = _DELIMITERS.get(path.suffix.lower())
+        if delimiter is None:
+            raise OptionsError(
+                f"labels={os.fspath(labels)!r} must be a .csv or .tsv file with the columns 'key' and "
+                "'label'; in Python also a dict, such as dict(zip(table['key'], table['label']))"
+            )
+        rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
         if missing := sorted({*_COLUMNS} - {*(rows.fieldnames or ())}):
             raise InputError(f"{path} has no column {missing[0]!r}; it needs 'key' and 'label'")
         for row in rows:
