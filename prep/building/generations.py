@@ -90,7 +90,8 @@ def generations(dataset: str | os.PathLike[str]) -> list[Generation]:
 
 
 def _described(dataset: AnyPath, folder: str, manifest: Manifest | None, *, is_current: bool) -> Generation:
-    complete = (dataset / folder / MANIFEST_NAME).stat().st_mtime_ns / 1e9
+    copy = dataset / folder / MANIFEST_NAME
+    complete = (copy if copy.is_file() else dataset / MANIFEST_NAME).stat().st_mtime_ns / 1e9
     return Generation(
         folder=folder,
         build_id=manifest.build_id if manifest else None,

@@ -84,9 +84,11 @@ def test_a_damaged_copy_of_the_manifest_is_written_again(tmp_path, contents):
     manifest = built(out)
     before = contents(out)
     copy = out / manifest.folder / "dataset.json"
-    copy.write_bytes(copy.read_bytes()[:-9])
-    assert built(out) == manifest
-    assert contents(out) == before
+    for damage in (Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-9])):
+        damage(copy)
+        assert [one.folder for one in generations(out)] == [manifest.folder]
+        assert built(out) == manifest
+        assert contents(out) == before
 
 
 def test_what_prune_has_left_of_a_build_is_never_written_again(tmp_path):
