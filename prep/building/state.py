@@ -64,8 +64,7 @@ class OutputState:
     def generations(self) -> dict[BuildFolder, Manifest | None]:
         """The complete builds with their manifests, of which the dataset has a copy; None if damaged."""
         found = {build: build.manifest() for build in self.folders if build.is_complete}
-        now = {build: self.manifest for build in self.folders if build.name == self.current}
-        return {**found, **now}
+        return {**found, BuildFolder(self.folder, self.current): self.manifest} if self.manifest else found
 
     def builds_of(self, plan_id: str) -> list[BuildFolder]:
         """Return the folders of builds of a plan, of which each further one had inputs with other content."""
@@ -74,8 +73,8 @@ class OutputState:
     @cached_property
     def _named(self) -> frozenset[str]:
         """The folders with files that generations name."""
-        manifests = [self.manifest, *self.generations.values()]
-        return frozenset(plain_folder(path) for each in manifests if each for path in each.data_paths)
+        manifests = filter(None, self.generations.values())
+        return frozenset(plain_folder(path) for each in manifests for path in each.data_paths)
 
     def is_unfinished(self, build: BuildFolder) -> bool:
         """Return whether a build is not finished; what ``prune`` has left of one is needed by later ones."""
