@@ -111,7 +111,7 @@ class Derived(Job):
     def kept(self) -> dict[ShardId, Shard]:
         """Return our shards of the only origin that hold exactly what new ones would hold."""
         origin = self.origins[0]
-        if not self.is_next or origin.is_adopted or origin.manifest.compression != self.outline.compression:
+        if not self.is_next or origin.manifest.compression != self.outline.compression:
             return {}
         kept = {shard: self.splits[shard.split].kept(shard.shard_index) for shard in self._ids}
         return {shard: old for shard, old in kept.items() if old}
