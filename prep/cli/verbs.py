@@ -20,8 +20,8 @@ _ROWS = (
     Verb("reshard", "tfshards.prep.deriving.reshard", ("dataset",)),
     Verb("merge", "tfshards.prep.deriving.merge", ("dataset",)),
     Verb("append", "tfshards.prep.deriving.append", ("dataset",)),
-    Verb("remove", "tfshards.prep.deriving.remove"),
-    Verb("relabel", "tfshards.prep.deriving.relabel"),
+    Verb("remove", "tfshards.prep.deriving.edit"),
+    Verb("relabel", "tfshards.prep.deriving.edit"),
     Verb("export", "tfshards.prep.exporting.export", ("directory",)),
 )
 VERBS: dict[str, Verb] = {verb.name: verb for verb in _ROWS}

@@ -10,7 +10,7 @@ import numpy as np
 
 from tfshards.prep.building.made import Made, made_of
 from tfshards.prep.building.rejects import original_of
-from tfshards.prep.deriving.joining import check_same_schema
+from tfshards.prep.deriving.merge import check_same_schema
 from tfshards.prep.deriving.stored import Origin, labels_of, removed_line
 from tfshards.prep.imaging.options import VERSIONS
 from tfshards.prep.planning.splits import Membership, split_by_cuts

@@ -43,13 +43,6 @@ def example_encoder(schema: Schema) -> Callable[[Sequence[Values]], Sequence[byt
     return encode
 
 
-def canonical(example: ParsedExample, name: str) -> bytes:
-    """Return bytes that are equal if the values of the feature ``name`` are; none if it is missing."""
-    wire, values = example.typed(name)
-    pack = {"bytes": _pack_strings, "int64": _pack_ints, "float": _pack_floats}
-    return LIST_TAGS[wire] + pack[wire](values) if wire else b""
-
-
 def with_label(data: bytes, name: str, label: int) -> bytes:
     """Return an example with another value of the scalar label ``name``; all other values stay."""
     example = ParsedExample(data)

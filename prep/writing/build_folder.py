@@ -2,7 +2,7 @@
 
     photos/3f9a2c1b/build.json        the first file: it shows that tfshards made the folder
     photos/3f9a2c1b/photos-train.tfrecord-00000-of-00064, index/…, rejected.jsonl, labels.txt, …
-    photos/3f9a2c1b/dataset.json      the last file: the build is complete, and never changes any more
+    photos/3f9a2c1b/dataset.json      the last file: the build never changes any more
     photos/3f9a2c1b/work/             only while shards are written: of each the plan and, when it is
                                       finished, a record; what was rejected; files that have no name yet
 
@@ -200,20 +200,11 @@ class BuildFolder:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the build has its last file, which may be damaged."""
-        return (self.root / MANIFEST_NAME).is_file()
+        """Whether the build is a generation of the dataset: its work is removed after the commit.
 
-    @property
-    def is_committed(self) -> bool:
-        """Whether the build is a generation of the dataset; its work is removed after the commit."""
-        return self.is_complete and not self.work_names()
-
-    def reopen(self) -> None:
-        """Make a build that was complete, but not committed, an unfinished one."""
-        self._check_links()
-        if self.is_complete:
-            delete(self.root, [MANIFEST_NAME])
-            sync(self.root)
+        Its last file, the manifest, may be damaged.
+        """
+        return (self.root / MANIFEST_NAME).is_file() and not self.work_names()
 
     # Plans and records of shards.
 

@@ -65,13 +65,14 @@ VIEW, NO_NPY, NO_ZIP = "data/FOLDER/dataset_info.json", "is not an .npy file", "
 BINARY = "is UTF-16, UTF-32 or binary"
 INDEX = "found/ADOPTED/index/found-train.tfrecord-00001-of-00002.idx"
 CASES = {
-    "a view": (VIEW, CHECKSUM, 0, "is up to date"),
+    # it is written with the others
+    "a view": (VIEW, CHECKSUM, 0, "the previous generation"),
     "a view, verified": (VIEW, "verify data", 1, {**FAULTS, "hole": "its bytes have changed"}),
     "rejects": ("data/FOLDER/rejected.jsonl", "reshard data other --shards 1", 1, FAULTS),
     "the record of a build": ("data/FOLDER/build.json", "prune data", 0, ""),
     "a shard": ("data/SHARD", "show data", 1, {**FAULTS, "hole": "the checksum of the record's length"}),
     "keys": ("keys", "remove data --keys keys", 1, FAULTS),
-    "new labels": ("new.jsonl", "relabel data --labels new.jsonl", 1, {**NO_FILE, "hole": BINARY}),
+    "new labels": ("new.csv", "relabel data --labels new.csv", 1, FAULTS),
     "class names": ("names", "build images photos other --class-names names", 1, FAULTS),
     "options": ("options", "build images photos other --config options", 1, FAULTS),
     "annotations": ("coco.json", "build coco coco.json other", 1, FAULTS),

@@ -140,7 +140,7 @@ def test_sources_that_do_not_fit_are_refused(tmp_path, contents):
     with raises(InputError, "class names lack", code="classes-new"):
         append(photos, out)
     for source, options, code in (
-        *(([7], {}, "must be paths"), (7, {}, "must be paths")),
+        *(([7], {}, "must be a path"), (7, {}, "must be a path")),
         *((["a", "b"], {}, "the inputs are"), ([], {}, "the inputs are")),
         (ImageFolder("x"), {"follow_links": True}, "has no effect on"),
         *(("x", {"max_rejected": wrong}, "must be from 0% to 100%") for wrong in ("200%", 2)),
