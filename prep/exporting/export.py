@@ -1,9 +1,8 @@
 """Export a dataset to the format of another tool: each shard becomes one part, written in parallel.
 
-exported/photos/.export/3f9a2c1b    the first file: its name is a hash of what is exported
-exported/photos/.export/….json      the size and the checksum of each finished part
-exported/photos/data/….parquet      a part gets its name when it is complete
-exported/photos/labels.txt          the class names, in label order
+exported/photos/.export-3f9a2c1b/    made first, named by a hash of what is exported; holds unfinished parts
+exported/photos/data/….parquet       a part gets its name when it is complete
+exported/photos/labels.txt           the class names, in label order
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ import os
 import re
 import secrets
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -22,15 +20,13 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
-import google_crc32c
-
 from tfshards.prep.building.output import existing_folder
 from tfshards.prep.building.write import run_work
 from tfshards.prep.engines.table import EngineName, Work, find_run
 from tfshards.prep.exporting import parquet, webdataset
 from tfshards.prep.exporting.examples import read_groups
-from tfshards.prep.progress.lines import Meter, Written, report_line, report_warning
-from tfshards.prep.progress.threads import Tick, check_working, in_threads
+from tfshards.prep.progress.lines import Written, report_line, report_warning
+from tfshards.prep.progress.threads import check_working
 from tfshards.prep.records.dataset_files import check_outside_datasets
 from tfshards.prep.records.values import selected
 from tfshards.prep.views.files import LABELS_NAME, labels_text
@@ -46,18 +42,16 @@ from tfshards.schemas import (
 from tfshards.schemas.compression import Compression
 from tfshards.schemas.coordinates import coordinates_of
 from tfshards.schemas.errors import check_strings, counted, size
-from tfshards.schemas.json_reader import Json, as_json, load_json
+from tfshards.schemas.json_reader import Json, as_json
 from tfshards.schemas.names import id_of
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.any_path import local_path
 from tfshards.schemas.storage.locking import LOCK_NAME, locked
-from tfshards.schemas.storage.untrusted import LISTS, read_whole
 from tfshards.schemas.storage.verbs import make_folder, put, sync
 
 FormatName = Literal["webdataset", "parquet"]
 # each has the paths of its parts, what it cannot hold, and what writes a part
 _FORMATS = {"webdataset": webdataset, "parquet": parquet}
-_WORK_NAME = ".export"
 _UNFINISHED = re.compile(r".+[.-][0-9a-f]{16}")
 
 
@@ -108,6 +102,7 @@ class Task:
     Attributes:
         root: the dataset.
         directory: the folder of the export.
+        work: the folder of unfinished parts in it, which is recognized by its name.
         to: the format.
         schema: the features that are exported.
         binary: features whose byte strings are stored as bytes instead of text.
@@ -115,42 +110,25 @@ class Task:
 
     root: AnyPath
     directory: Path
+    work: Path
     to: str
     schema: Schema
     binary: frozenset[str]
     compression: Compression
 
-    @property
-    def work(self) -> Path:
-        """The folder of records and of unfinished files."""
-        return self.directory / _WORK_NAME
-
-    def done_path(self, part: Part) -> Path:
-        """Return the path of the record of a finished part."""
-        return self.work / f"{part.path.rpartition('/')[2]}.json"
-
-    def is_finished(self, part: Part, tick: Tick = lambda _: None) -> bool:
-        """Return whether a part is as it was written, by its size and its checksum."""
-        with suppress(OSError, ValueError):
-            recorded = load_json(read_whole(self.done_path(part), LISTS))
-            return bool(recorded == _stamp(self.directory / part.path, tick))
-        return False
-
     def write(self, part: Part) -> None:
-        """Write one part, which gets its name when it is complete, and record it."""
-        # a runner that starts its job again after a failure repeats every task
-        if self.is_finished(part):
-            return
+        """Write one part, which gets its name when it is complete."""
         path = self.directory / part.path
+        # a runner that starts its job again after a failure repeats every task
+        if path.exists():
+            return
         unfinished = self.work / f"{path.name}.{secrets.token_hex(8)}"
         check = partial(check_working, self.work)
         groups = read_groups(self.root, part.shard, self.compression, self.schema, self.binary, check)
         _FORMATS[self.to].write(unfinished, self.schema, self.binary, groups, part.first)
-        done = _stamp(unfinished)
         sync(unfinished)
         make_folder(path.parent)
         unfinished.replace(path)
-        put(self.done_path(part), json.dumps(done).encode("ascii"), self.work)
 
 
 def export(
@@ -166,8 +144,8 @@ def export(
     """Write the examples of a dataset in the format of another tool.
 
     Each shard becomes one part, and an engine writes several at the same time. The same call resumes a
-    killed export: it keeps the finished parts whose checksums match, and ends with the same bytes. Class
-    names are also in ``labels.txt``, in label order.
+    killed export: it keeps the finished parts, and ends with the same bytes. Class names are also in
+    ``labels.txt``, in label order.
 
     Args:
         dataset: folder of the dataset, or its URL.
@@ -214,9 +192,12 @@ def export(
         typed = shlex.quote(f"{name}={found}")
         report_line(f"{name!r} refers to the exported image: --roles {typed} builds it again")
     check_outside_datasets(folder, "name a folder for the export")
+    release = version("pyarrow") if to == "parquet" else ""
+    exported = to, release, manifest.name, manifest.build_id, as_json(schema), sorted(as_bytes)
     task = Task(
         root=root,
         directory=folder,
+        work=folder / f".export-{id_of(json.dumps(exported))}",
         to=to,
         schema=schema,
         binary=frozenset(as_bytes),
@@ -225,21 +206,29 @@ def export(
     parts = [*_parts(manifest, to)]
     with existing_folder(folder), locked(folder) as note:
         report_warning(*filter(None, [note]))
-        _claim(task, manifest)
-        missing = _missing(task, parts)
-        for part in missing:
-            task.done_path(part).unlink(missing_ok=True)
+        _claim(task)
+        missing = [part for part in parts if not (folder / part.path).exists()]
         if missing:
-            _write(task, missing, run)
+            shards = [part.shard for part in missing]
+            work = Work(
+                function=task.write,
+                items=missing,
+                label="export",
+                size=Written(sum(s.num_examples for s in shards), sum(s.record_bytes for s in shards)),
+                folder=task.work,
+                sources=(root,),
+                measure=lambda: sum(p.shard.num_examples for p in missing if (folder / p.path).exists()),
+            )
+            run_work(run, work, folder)
         else:
             report_line(f"{folder} holds this export already")
         if schema.class_names:
             put(folder / LABELS_NAME, labels_text(schema.class_names).encode("utf-8"), task.work)
         files = [*(part.path for part in parts), *([LABELS_NAME] if schema.class_names else [])]
         # also what a killed run has named
-        sync(*{(folder / path).parent for path in files}, task.work, folder)
-        sizes = {path: (folder / path).stat().st_size for path in files}
-    return Export(str(folder), to, manifest.num_examples, sizes, len(parts) - len(missing), len(parts))
+        sync(*{(folder / path).parent for path in files}, folder)
+        num_bytes = {path: (folder / path).stat().st_size for path in files}
+    return Export(str(folder), to, manifest.num_examples, num_bytes, len(parts) - len(missing), len(parts))
 
 
 def _parts(manifest: Manifest, to: str) -> Iterator[Part]:
@@ -250,66 +239,19 @@ def _parts(manifest: Manifest, to: str) -> Iterator[Part]:
             yield Part(path, shard, first)
 
 
-def _claim(task: Task, manifest: Manifest) -> None:
+def _claim(task: Task) -> None:
     """Mark an empty folder as that of this export, or check that it is; remove unfinished files.
 
     Raises:
         InputError: it holds something else.
     """
-    release = version("pyarrow") if task.to == "parquet" else ""
-    exported = task.to, release, manifest.name, manifest.build_id, as_json(task.schema), sorted(task.binary)
-    mark, directory = id_of(json.dumps(exported)), task.directory
-    is_folder = task.work.is_dir() and not task.work.is_symlink()
-    inside = os.listdir(task.work) if is_folder else []
-    if not inside:
-        if {*os.listdir(directory)} - {LOCK_NAME, *([_WORK_NAME] if is_folder else [])}:
-            raise InputError(f"{directory} is not empty and holds no export; give a new directory=")
-        make_folder(task.work)
-        (task.work / mark).touch()
-        sync(task.work, directory)
-    elif mark not in inside:
+    is_own = task.work.is_dir() and not task.work.is_symlink()
+    if not is_own and {*os.listdir(task.directory)} - {LOCK_NAME}:
         raise InputError(
-            f"{directory} holds another export: of another dataset, with other options, or by another "
-            "release of pyarrow; remove it, or give a new directory="
+            f"{task.directory} is not empty, and does not hold this export: another one is of another "
+            "dataset, with other options, or by another release of pyarrow; give a new directory="
         )
-    for name in inside:
-        if _UNFINISHED.fullmatch(name):
-            (task.work / name).unlink()
-
-
-def _missing(task: Task, parts: Sequence[Part]) -> list[Part]:
-    """Return the parts that are not finished, or no longer as they were written."""
-    recorded = {*os.listdir(task.work)}
-    begun = [part for part in parts if task.done_path(part).name in recorded]
-    with Meter("compare", sum(part.shard.num_bytes for part in begun)) as meter:
-        are_kept = in_threads(task.is_finished, begun, meter.add)
-    kept = {part.path for part, is_kept in zip(begun, are_kept, strict=True) if is_kept}
-    return [part for part in parts if part.path not in kept]
-
-
-def _write(task: Task, parts: Sequence[Part], run: Callable[[Work], None]) -> None:
-    work = Work(
-        function=task.write,
-        items=parts,
-        label="export",
-        size=_written(parts),
-        folder=task.work,
-        sources=(task.root,),
-        measure=lambda: sum(part.shard.num_examples for part in parts if task.done_path(part).exists()),
-    )
-    run_work(run, work, task.directory)
-
-
-def _stamp(path: Path, tick: Tick = lambda _: None) -> list[int]:
-    """Return the size and the CRC-32C of a file; a digest would take a fifth of the time of an export."""
-    num_bytes = crc = 0
-    with path.open("rb", buffering=0) as file:
-        while block := file.read(1 << 20):
-            num_bytes, crc = num_bytes + len(block), google_crc32c.extend(crc, block)
-            tick(len(block))
-    return [num_bytes, crc]
-
-
-def _written(parts: Sequence[Part]) -> Written:
-    shards = [part.shard for part in parts]
-    return Written(sum(each.num_examples for each in shards), sum(each.record_bytes for each in shards))
+    make_folder(task.work)
+    sync(task.directory)
+    for name in filter(_UNFINISHED.fullmatch, os.listdir(task.work)):
+        (task.work / name).unlink()

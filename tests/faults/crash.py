@@ -146,13 +146,6 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
         f"{_POWER}[build images]",
     ),
     (
-        "an export is not recorded before its first part",
-        "prep/exporting/export.py",
-        "        (task.work / mark).touch()\n",
-        "        return\n",
-        f"{_CRASHES}[export to Parquet]",
-    ),
-    (
         "a repaired file is written in place",
         "prep/verification/repair.py",
         "    put(target, data, unfinished)\n",
