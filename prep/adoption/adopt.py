@@ -140,11 +140,11 @@ def _read_all(folder: AnyPath, chosen: ChosenFiles, label: str | None) -> dict[s
     """Return what each file holds; threads read one file each."""
 
     def read(path: str, tick: Tick) -> _Read | Problem:
-        features = Features(path)
+        features = Features(path, label)
 
         def look(frame: Frame) -> None:
             tick(0)
-            features.look(frame, label)
+            features.look(frame)
 
         try:
             found = _Read(scan(folder / path, chosen.compression, look), features)
@@ -211,11 +211,11 @@ def _described(
         for number, path in enumerate(paths):
             records, features = files[path]
             if schema.label:
-                labels.append(np.array(features[schema.label.name].labels, np.int64))
+                labels.append(np.array(features.labels[schema.label.name], np.int64))
             shard, contents = records.describe(
                 path,
                 labels_bytes(labels[-1]) if schema.label else None,
-                features["key"].keys if schema.key else None,
+                features.keys if schema.key else None,
                 # next to where a build would write it
                 f"{draft.name}-{split}.tfrecord-{number:05d}-of-{len(paths):05d}",
             )

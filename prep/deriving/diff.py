@@ -18,7 +18,7 @@ from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.progress.lines import Meter
 from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.prep.records.example import canonical
-from tfshards.prep.records.frames import RecordError, read_footers, read_some
+from tfshards.prep.records.frames import RecordError, read_footers, read_parts
 from tfshards.prep.sources.keys import KEY_FEATURE, to_text
 from tfshards.schemas import BuildError, Manifest, Schema, Shard
 from tfshards.schemas.errors import counted
@@ -275,13 +275,13 @@ class _Examples:
 
         def read(shard: Shard, records: IntArray, tick: Tick) -> npt.NDArray[np.bytes_]:
             digests, path, index = bytearray(), self.origin.root / shard.path, self.origin.index(shard)
-            for found in read_some(path, self.origin.manifest.compression, index, records):
-                data = found.require_data(path)
-                tick(len(data))
-                try:
-                    digests += _digest(ParsedExample(data), names)
-                except ValueError as error:
-                    raise RecordError(path, found.number, found.offset, str(error)) from None
+            for part, found, _ in read_parts(path, self.origin.manifest.compression, index, records):
+                tick(sum(map(len, found)))
+                for number, offset, data in zip(part.numbers, part.offsets, found, strict=True):
+                    try:
+                        digests += _digest(ParsedExample(data), names)
+                    except ValueError as error:
+                        raise RecordError(path, number, offset, str(error)) from None
             return np.frombuffer(bytes(digests), "S16")
 
         return self._of_records("examples", numbers, read, np.dtype("S16"))

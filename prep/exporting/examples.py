@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.prep.records.frames import RecordError, read_together
+from tfshards.prep.records.frames import RecordError, read_parts
 from tfshards.prep.records.shard_file import in_groups
 from tfshards.schemas import InputError, Schema, Shard
 from tfshards.schemas.columns import Columns, UnparsedError
@@ -57,7 +57,7 @@ def read_groups(
     footers: list[bytes] = []
 
     def records() -> Iterator[bytes]:
-        for _, data, ends in read_together(path, compression, index, np.arange(shard.num_examples)):
+        for _, data, ends in read_parts(path, compression, index, np.arange(shard.num_examples)):
             footers.extend(ends)
             yield from data
 

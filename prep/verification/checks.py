@@ -150,7 +150,9 @@ def _frames(
     path, compression = folder / shard.path, manifest.compression
     done = end = number = 0
     try:
-        for frame in read_frames(path, compression, index) if index else read_in_order(path, compression):
+        # what follows damage in compressed data cannot be read
+        by_index = read_frames(path, index) if index and compression == "none" else None
+        for frame in by_index or read_in_order(path, compression):
             yield frame
             number, end = frame.number + 1, frame.offset + FRAME_OVERHEAD + len(frame.data or b"")
             if end - done >= _TICK_BYTES:

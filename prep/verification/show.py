@@ -17,7 +17,7 @@ from tfshards.prep.imaging.formats import HEAD_BYTES, format_of
 from tfshards.prep.progress.lines import Meter, report_line
 from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.prep.records.dataset_files import check_new_file
-from tfshards.prep.records.frames import RecordError, read_some
+from tfshards.prep.records.frames import RecordError, read_parts
 from tfshards.prep.records.values import parse_record
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.prep.writing.build_folder import Reject
@@ -200,13 +200,13 @@ def _has_row_numbers(root: AnyPath, manifest: Manifest) -> bool:
 def examples_at(root: AnyPath, manifest: Manifest, split: str, numbers: IntArray) -> Iterator[Found]:
     """Yield some examples of a split by their numbers, without reading other records."""
     for _, shard, rows, records in rows_by_shard(manifest.splits[split].shards, numbers):
-        path, index = root / shard.path, require_index(root, shard)
-        frames = read_some(path, manifest.compression, index, records)
-        for number, frame in zip(numbers[rows].tolist(), frames, strict=True):
-            values, fault = parse_record(frame.require_data(path), manifest)
-            if fault:
-                raise RecordError(path, frame.number, frame.offset, fault)
-            yield Found(manifest.schema, split, number, shard.path, frame.number, values)
+        path, first = root / shard.path, int(numbers[rows[0]] - records[0])
+        for part, found, _ in read_parts(path, manifest.compression, require_index(root, shard), records):
+            for record, offset, data in zip(part.numbers, part.offsets, found, strict=True):
+                values, fault = parse_record(data, manifest)
+                if fault:
+                    raise RecordError(path, record, offset, fault)
+                yield Found(manifest.schema, split, first + record, shard.path, record, values)
 
 
 def look_at(
