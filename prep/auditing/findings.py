@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from tfshards.prep.auditing.repeats import SAME_BYTES, Repeats
+from tfshards.prep.auditing.repeats import SAME_BYTES, Relation
 from tfshards.prep.auditing.similar import HASH_BITS, Pairs
 from tfshards.prep.auditing.survey import NO_LABEL, Examples, by_size
 from tfshards.schemas import Manifest, Schema
@@ -79,22 +79,22 @@ def example_at(examples: Examples, manifest: Manifest, index: int) -> FoundExamp
     return FoundExample(by_size(manifest)[split], key, name, number)
 
 
-def repeat_findings(examples: Examples, manifest: Manifest, repeats: Repeats, what: str) -> Iterator[Finding]:
+def repeat_findings(
+    examples: Examples, manifest: Manifest, related: Relation, what: str
+) -> Iterator[Finding]:
     """Yield the leaks, the duplicates and the conflicts among examples; ``what`` they are called."""
-    split, names = examples["split"], by_size(manifest)
-    found: list[tuple[Kind, str, Pairs, str]] = []
+    split, label, names = examples["split"], examples["label"], by_size(manifest)
+    of = [f" of {manifest.splits[name].num_examples:,}" for name in names]
+    leaks, found = related(split >= 0, split), list[tuple[Kind, str, Pairs, str]]()
     for larger, one in combinations(range(len(names)), 2):
-        is_one = (split[repeats.leaks[:, :2]] == (one, larger)).all(axis=1)
-        of = f" of {manifest.splits[names[one]].num_examples:,}"
-        found.append(
-            ("leak", f"of {names[one]!r} that are also in {names[larger]!r}", repeats.leaks[is_one], of)
-        )
+        pairs = leaks[(split[leaks[:, :2]] == (one, larger)).all(axis=1)]
+        found.append(("leak", f"of {names[one]!r} that are also in {names[larger]!r}", pairs, of[one]))
     for one, name in enumerate(names):
-        pairs = repeats.duplicates[split[repeats.duplicates[:, 0]] == one]
-        of = f" of {manifest.splits[name].num_examples:,}"
-        found.append(("duplicate", f"of {name!r} that repeat another one of it", pairs, of))
-    found.append(("conflict", "that also occur with another label", repeats.conflicts, ""))
-    for kind, text, pairs, of in found:
+        pairs = related(split == one, np.arange(len(examples)))
+        found.append(("duplicate", f"of {name!r} that repeat another one of it", pairs, of[one]))
+    # examples without a label contradict no other
+    found.append(("conflict", "that also occur with another label", related(label != NO_LABEL, label), ""))
+    for kind, text, pairs, total in found:
         if len(pairs):
             num_same = int((pairs[:, 2] == SAME_BYTES).sum())
             certainty = f"{num_same:,} the same, {len(pairs) - num_same:,} nearly the same"
@@ -106,7 +106,7 @@ def repeat_findings(examples: Examples, manifest: Manifest, repeats: Repeats, wh
                 )
                 for later, earlier, bits in pairs[np.argsort(pairs[:, 2], kind="stable")].tolist()
             ]
-            yield Finding(kind, f"{what} {text}: {len(pairs):,}{of} ({certainty})", cases)
+            yield Finding(kind, f"{what} {text}: {len(pairs):,}{total} ({certainty})", cases)
 
 
 def class_counts(of_splits: Mapping[str, Mapping[str, int]], schema: Schema) -> dict[str, dict[str, int]]:

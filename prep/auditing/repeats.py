@@ -6,43 +6,37 @@ or similar to it, in the order of the survey.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from tfshards.prep.auditing.similar import NO_PAIRS, Integers, Pairs, near_pairs
-from tfshards.prep.auditing.survey import NO_LABEL, Examples
+from tfshards.prep.auditing.survey import Examples
 
 SAME_BYTES = -1
 _NONE = -1
+# Returns pairs of a later and an earlier example of a part of the dataset that differ in their classes, with
+# the number of bits that differ, which is SAME_BYTES where bytes are equal.
+Relation: TypeAlias = Callable[[npt.NDArray[np.bool_], Integers], Pairs]
 
 
-class Repeats(NamedTuple):
-    """Pairs of a later and an earlier example, and whether the search for similar images is complete.
+def relation_of(examples: Examples, distance: int | None) -> tuple[Relation, bool]:
+    """Return what finds examples that are equal or similar, and whether it finds all that are similar.
 
-    The number of differing bits is -1 where bytes are equal.
+    Of similar images at most ``distance`` bits of their hashes differ.
     """
-
-    leaks: Pairs
-    duplicates: Pairs
-    conflicts: Pairs
-    is_complete: bool
-
-
-def find_repeats(examples: Examples, distance: int | None) -> Repeats:
-    """Return the examples that occur more than once; of similar images at most ``distance`` bits differ."""
-    split, label, everything = examples["split"], examples["label"], np.arange(len(examples))
     hashed = np.flatnonzero(examples["is_hashed"] & (distance is not None))
     hashes, by_hash = np.unique(examples["hash"][hashed], axis=0, return_inverse=True)
     _, by_bytes = np.unique(examples["digest"], return_inverse=True)
     near, is_complete = near_pairs(hashes, distance or 0)
     # examples with the group of each, groups that are similar, and how many bits differ inside of a group
-    equal = (everything, by_bytes.reshape(-1), NO_PAIRS, SAME_BYTES)
+    equal = (np.arange(len(examples)), by_bytes.reshape(-1), NO_PAIRS, SAME_BYTES)
     similar = (hashed, by_hash.reshape(-1), near, 0)
 
     def pairs(is_inside: npt.NDArray[np.bool_], classes: Integers) -> Pairs:
-        """Return pairs in one part of the dataset that differ in their classes; equal bytes come first."""
+        # equal bytes come first
         found = np.concatenate(
             [
                 _with_partners(members[is_inside[members]], groups[is_inside[members]], near, bits, classes)
@@ -51,10 +45,7 @@ def find_repeats(examples: Examples, distance: int | None) -> Repeats:
         )
         return found[np.unique(found[:, 0], return_index=True)[1]]
 
-    inside = [pairs(split == one, everything) for one in np.unique(split)]
-    # examples without a label contradict no other
-    conflicts = pairs(label != NO_LABEL, label)
-    return Repeats(pairs(split >= 0, split), np.concatenate([NO_PAIRS, *inside]), conflicts, is_complete)
+    return pairs, is_complete
 
 
 def _with_partners(members: Integers, groups: Integers, near: Pairs, bits: int, classes: Integers) -> Pairs:
