@@ -18,7 +18,6 @@ from tfshards.prep.auditing.findings import (
     repeat_findings,
     size_findings,
 )
-from tfshards.prep.auditing.repeats import relation_of
 from tfshards.prep.auditing.similar import DEFAULT_DISTANCE, check_distance
 from tfshards.prep.auditing.survey import (
     NO_LABEL,
@@ -162,9 +161,9 @@ def audit(
     examples = survey(any_path(dataset), manifest, is_hashed=is_hashed)
     findings, notes = list[Finding](), [*_notes(examples, schema, distance)]
     if compared_of(schema):
-        related, is_complete = relation_of(examples, distance)
         what = "images" if image_features(schema) else "examples"
-        findings += repeat_findings(examples, manifest, related, what)
+        found, is_complete = repeat_findings(examples, manifest, distance, what)
+        findings += found
         if not is_complete:
             notes.append("too many images are similar: the search ended early, some pairs may be missing")
     labeled = examples[examples["label"] != NO_LABEL]

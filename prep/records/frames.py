@@ -89,33 +89,36 @@ class Frame(NamedTuple):
         return self.data
 
 
-# Without an index
+def read_in_order(
+    path: AnyPath, compression: Compression, index: RecordIndex | None = None
+) -> Iterator[Frame]:
+    """Yield every frame of a file, sound or damaged, up to the first one that is not there or has no length.
 
-
-def read_in_order(path: AnyPath, compression: Compression) -> Iterator[Frame]:
-    """Yield every frame of a file that has no index, up to the first one whose length is not known.
-
-    A length that exceeds the file, or what it can hold compressed, allocates no memory.
+    The index has the lengths of damaged frames, so that they hide no others. A length that exceeds the file,
+    or what it can hold compressed, allocates no memory.
     """
     number = offset = 0
+    lengths = None if index is None else (index.lengths - FRAME_OVERHEAD).tolist()
     try:
         file, most_bytes = open_unpacked(path, compression, _BUFFER_BYTES)
         with file:
-            while header := file.read(HEADER_BYTES):
-                length = stated_length(header) if len(header) == HEADER_BYTES else 0
+            while (header := file.read(HEADER_BYTES)) or (lengths and number < len(lengths)):
+                if lengths is None:
+                    length = stated_length(header) if len(header) == HEADER_BYTES else 0
+                    why = "the checksum of the record's length does not match; what follows cannot be located"
+                else:
+                    length = lengths[number] if number < len(lengths) else None
+                    why = f"the records should end at byte {offset}, but more bytes follow"
                 if length is None:
-                    fault = "the checksum of the record's length does not match"
-                    yield Frame(
-                        number, offset, None, fault=f"{fault}; the records after it cannot be located"
-                    )
+                    yield Frame(number, offset, None, fault=why)
                     return
                 fits = length <= min(most_bytes - offset - FRAME_OVERHEAD, MAX_RECORD_BYTES)
                 rest = read_gradually(file, length + FOOTER_BYTES) if fits else b""
                 data = rest[:-FOOTER_BYTES]
                 checksum = masked_crc32c(data)
                 found = Frame(number, offset, data, checksum)
-                is_whole = len(rest) == length + FOOTER_BYTES
-                if not is_whole or rest[-FOOTER_BYTES:] != checksum.to_bytes(FOOTER_BYTES, "little"):
+                is_sound = header == header_of(length) and len(rest) == length + FOOTER_BYTES
+                if not is_sound or rest[-FOOTER_BYTES:] != checksum.to_bytes(FOOTER_BYTES, "little"):
                     found = Frame.of(number, offset, header + rest, length)
                 yield found
                 if found.data is None:
@@ -127,20 +130,6 @@ def read_in_order(path: AnyPath, compression: Compression) -> Iterator[Frame]:
 
 
 # By the index
-
-
-def read_frames(path: AnyPath, index: RecordIndex) -> Iterator[Frame]:
-    """Yield the frame of each record of a plain shard, and another one with a fault if more bytes follow."""
-    for part in _parts(path, "none", index, np.arange(len(index.lengths))):
-        if sound := part.checked():
-            data, footers = sound
-            checksums = np.frombuffer(b"".join(footers), "<u4").tolist()
-            yield from map(Frame, part.numbers, part.offsets, data, checksums)
-        else:
-            yield from part.one_by_one()
-    if path.stat().st_size > (end := index.num_bytes):
-        fault = f"the records should end at byte {end}, but more bytes follow"
-        yield Frame(len(index.lengths), end, None, fault=fault)
 
 
 def read_parts(

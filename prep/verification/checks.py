@@ -11,7 +11,7 @@ from typing import TypeAlias, cast
 import numpy as np
 
 from tfshards.prep.progress.threads import Tick
-from tfshards.prep.records.frames import Frame, read_frames, read_in_order
+from tfshards.prep.records.frames import Frame, read_in_order
 from tfshards.prep.records.values import parse_record
 from tfshards.prep.sources.keys import to_text
 from tfshards.prep.verification.report import RecordProblem
@@ -156,9 +156,7 @@ def _frames(
     path, compression = folder / shard.path, manifest.compression
     done = end = number = 0
     try:
-        # what follows damage in compressed data cannot be read
-        by_index = read_frames(path, index) if index and compression == "none" else None
-        for frame in by_index or read_in_order(path, compression):
+        for frame in read_in_order(path, compression, index):
             yield frame
             number, end = frame.number + 1, frame.offset + FRAME_OVERHEAD + len(frame.data or b"")
             if end - done >= _TICK_BYTES:
