@@ -57,7 +57,7 @@ FAULTS = [
     (
         "an export writes into a folder of somebody else",
         "prep/exporting/export.py",
-        "if not is_own and {*os.listdir(task.directory)} - {LOCK_NAME}:",
+        "if not is_own and {*os.listdir(directory)} - {LOCK_NAME}:",
         "if False:",
         OWNED,
     ),

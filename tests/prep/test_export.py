@@ -11,8 +11,7 @@ import pytest
 
 from tests.prep.exported import EVERYTHING, example, record, write_dataset, write_everything, write_records
 from tfshards.prep import Arrays, Options, build, export
-from tfshards.prep.exporting import examples
-from tfshards.prep.exporting.export import Task
+from tfshards.prep.exporting import export as module
 from tfshards.schemas import Feature, InputError, OptionsError, Schema, TfshardsError, read_manifest
 
 quietly = partial(export)
@@ -35,14 +34,14 @@ def test_an_export_ends_with_the_same_bytes_after_any_stop(every, tmp_path, monk
     assert all(name.startswith(("data/", "every-", "labels.txt")) for name in whole)
     written = []
 
-    def stop_before(task, part):
+    def stop_before(directory, work, exported, part):
         if len(written) == 2:
             raise KeyboardInterrupt
-        real(task, part)
+        real(directory, work, exported, part)
         written.append(part)
 
-    real = Task.write
-    monkeypatch.setattr(Task, "write", stop_before)
+    real = module._write
+    monkeypatch.setattr(module, "_write", stop_before)
     monkeypatch.setattr("tfshards.prep.progress.threads._NUM_CORES", 1)
     with pytest.raises(KeyboardInterrupt):
         quietly(every, tmp_path / "out", to=to)
@@ -149,7 +148,7 @@ def test_what_a_killed_export_leaves_is_removed_and_other_files_stay(every, tmp_
 
 def test_large_parts_have_several_row_groups(tmp_path, monkeypatch):
     build(Arrays({"x": np.arange(40)}), tmp_path / "ds", shards=1)
-    monkeypatch.setattr(examples, "_GROUP_ROWS", 15)
+    monkeypatch.setattr(module, "_GROUP_ROWS", 15)
     file, *_ = quietly(tmp_path / "ds", tmp_path / "rows", to="parquet").files
     assert pq.ParquetFile(tmp_path / "rows" / file).num_row_groups == 3
 
