@@ -34,7 +34,6 @@ from tfshards.prep.verification.show import Found, description, look_at
 from tfshards.prep.writing.build_folder import Reject
 from tfshards.schemas import InputError, Manifest, OptionsError, Schema
 from tfshards.schemas.errors import check_path, size
-from tfshards.schemas.example import Decoded
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest import FORMAT_VERSION
@@ -132,19 +131,24 @@ def report(
         chosen = [at for _, some in groups.values() for at in some]
         sample, texts = choice.some(_MEASURED) if image else [], choice.some(_SHOWN_RECORDS)
         cases = [case for finding in made.findings for case in finding.cases[:_SHOWN_CASES]]
-        sides = dict.fromkeys([*texts, *sample], 0)
+        with_marks = choice.some(_SHOWN_MARKED) if marks else []
+        sides = dict.fromkeys([*texts, *sample, *with_marks], 0)
         sides |= dict.fromkeys(chosen, _side(len(chosen)))
         sides |= {(one.split, one.number): _CASE_SIDE for case in cases for one in case.examples}
 
-        def card(found: Found) -> _Card:
-            at = found.split, found.number
-            return _card(
-                found, partial(drawn, schema, sides[at]) if image and sides[at] else None, at in texts
-            )
+        def cards_of(found: Found) -> tuple[_Card, _Card | None]:
+            at, values = (found.split, found.number), found.values
+            one = _card(found, partial(drawn, schema, sides[at], values) if image and sides[at] else None)
+            if at in texts:
+                one = one._replace(
+                    text={each.name: description(each, schema, values[each.name]) for each in schema.features}
+                )
+            if marks is None or at not in with_marks:
+                return one, None
+            marked = _card(found, partial(marks.drawn, _MARKED_SIDE, values))
+            return one, marked._replace(caption="" if marked.fault else marks.caption(values, schema))
 
-        cards = _read(origin, sides, card)
-        with_marks = choice.some(_SHOWN_MARKED) if marks else []
-        marked = _read(origin, with_marks, partial(_marked_card, cast("Marks", marks)))
+        cards = _read(origin, sides, cards_of)
     page = {
         "manifest": manifest,
         "format": FORMAT_VERSION,
@@ -155,17 +159,17 @@ def report(
         "colors": {name: f"var(--series-{number % 6 + 1})" for number, name in enumerate(manifest.splits)},
         "counts": counts,
         "remedies": {loss.conversion: loss.remedy for loss in LOSSES},
-        "facts": _facts([cards[at] for at in sample]),
+        "facts": _facts([cards[at][0] for at in sample]),
         "rejected": _rejected(root, manifest, inputs),
         "has_source": inputs is not None,
         "audit": made,
-        "cards": cards,
+        "cards": {at: card for at, (card, _) in cards.items()},
         "most": _SHOWN_CASES,
         "marks": marks,
-        "marked": [marked[at] for at in with_marks],
+        "marked": [cards[at][1] for at in with_marks],
         "groups": groups,
         "most_groups": max(_SIDES) // _FEWEST,
-        "records": [cards[at] for at in texts],
+        "records": [cards[at][0] for at in texts],
     }
     put(path, _rendered(page))
     return Report(path)
@@ -242,17 +246,14 @@ class _Card(NamedTuple):
     text: Mapping[str, str] = {}
 
 
-def _card(
-    found: Found, draw: Callable[[dict[str, Decoded]], Picture] | None, has_text: bool = False
-) -> _Card:
-    """Return an example with what a function draws of its values, and with its values as text."""
+def _card(found: Found, draw: Callable[[], Picture] | None) -> _Card:
+    """Return an example with what a function draws."""
     values, image, fault, picture = found.values, image_of(found.schema), "", None
     encoded = cast("bytes", values[image.name][0]) if image and image.is_encoded else b""
     try:
-        picture = as_thumbnail(draw(values)) if draw else None
+        picture = as_thumbnail(draw()) if draw else None
     except ValueError as error:
         fault = str(error)
-    shown = found.schema.features if has_text else ()
     return _Card(
         found.key,
         split=found.split,
@@ -261,14 +262,7 @@ def _card(
         fault=fault,
         header=stored_header(encoded) if encoded else None,
         num_bytes=len(encoded),
-        text={one.name: description(one, found.schema, values[one.name]) for one in shown},
     )
-
-
-def _marked_card(marks: Marks, found: Found) -> _Card:
-    """Return an example with its mask, boxes and keypoints, and the classes of the boxes."""
-    card = _card(found, partial(marks.drawn, _MARKED_SIDE))
-    return card if card.fault else card._replace(caption=marks.caption(found.values, found.schema))
 
 
 def _side(num_pictures: int) -> int:
