@@ -116,13 +116,13 @@ def read_in_order(
                 rest = read_gradually(file, length + FOOTER_BYTES) if fits else b""
                 data = rest[:-FOOTER_BYTES]
                 checksum = masked_crc32c(data)
-                found = Frame(number, offset, data, checksum)
-                is_sound = header == header_of(length) and len(rest) == length + FOOTER_BYTES
-                if not is_sound or rest[-FOOTER_BYTES:] != checksum.to_bytes(FOOTER_BYTES, "little"):
-                    found = Frame.of(number, offset, header + rest, length)
-                yield found
-                if found.data is None:
-                    return
+                is_whole = len(rest) == length + FOOTER_BYTES and header == header_of(length)
+                if is_whole and rest[-FOOTER_BYTES:] == checksum.to_bytes(FOOTER_BYTES, "little"):
+                    yield Frame(number, offset, data, checksum)
+                else:
+                    yield (found := Frame.of(number, offset, header + rest, length))
+                    if found.data is None:
+                        return
                 number, offset = number + 1, offset + FRAME_OVERHEAD + length
     except CODEC_ERRORS as error:
         fault = f"the compressed data are damaged: {error}; the records after it cannot be read"
@@ -203,7 +203,8 @@ def _parts(path: AnyPath, compression: Compression, index: RecordIndex, records:
     for first, last, data in _together(path, compression, starts, ends):
         some = slice(first, last)
         columns = records[some], starts[some], starts[some] - starts[first], ends[some] - starts[first]
-        yield Part(*(column.tolist() for column in columns), data)
+        numbers, offsets, begins, stops = (column.tolist() for column in columns)
+        yield Part(numbers, offsets, begins, stops, data)
 
 
 def read_footers(

@@ -154,15 +154,15 @@ def _frames(
     # a compressed file is shorter than its content
     share = shard.num_bytes / max(1, shard.record_bytes)
     path, compression = folder / shard.path, manifest.compression
-    done = end = number = 0
+    frame, done = Frame(-1, 0, None), 0
     try:
         for frame in read_in_order(path, compression, index):
             yield frame
-            number, end = frame.number + 1, frame.offset + FRAME_OVERHEAD + len(frame.data or b"")
-            if end - done >= _TICK_BYTES:
-                tick(int((end - done) * share))
-                done = end
+            if frame.offset - done >= _TICK_BYTES:
+                tick(int((frame.offset - done) * share))
+                done = frame.offset
     except OSError as error:
-        yield Frame(number, end, None, fault=f"cannot be read: {error.strerror}")
+        end = frame.offset + (0 if frame.data is None else FRAME_OVERHEAD + len(frame.data))
+        yield Frame(frame.number + 1, end, None, fault=f"cannot be read: {error.strerror}")
     finally:
         tick(int(max(0, shard.record_bytes - done) * share))

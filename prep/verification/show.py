@@ -169,9 +169,9 @@ def _position(root: AnyPath, manifest: Manifest, key: str) -> tuple[str, int]:
         if to_bytes(each.key) == wanted:
             text = f"{root} rejected {each.key!r} ({each.reason}): {each.detail}"
             raise InputError(text, code="key-rejected")
-    position = f"{next(iter(manifest.splits))}:0"
+    first = next(iter(manifest.splits))
     raise InputError(
-        f"{root} has no example with the key {key!r}; give a key, or a position such as {position}",
+        f"{root} has no example with the key {key!r}; give a key, or a position such as {first}:0",
         code="key-unknown",
     )
 
