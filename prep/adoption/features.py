@@ -19,6 +19,7 @@ from tfshards.prep.records.frames import Frame
 from tfshards.prep.sources.classes import MAX_CLASSES
 from tfshards.schemas import Feature, InputError, Problem, Schema, pixel_files
 from tfshards.schemas.example import Decoded, ParsedExample
+from tfshards.schemas.index import IntArray
 from tfshards.schemas.keys import hash_array, hash_key
 from tfshards.schemas.storage import AnyPath
 
@@ -126,7 +127,8 @@ def infer(
     """
     files = [each for each in files if each.kinds]
     names = sorted({name for each in files for name in each.kinds})
-    labels = {name: [value for each in files for value in each.labels[name]] for name in names}
+    of_files = {name: [np.array(each.labels[name], np.int64) for each in files] for name in names}
+    labels = {name: np.concatenate(values) for name, values in of_files.items()}
     labeled = label or _usual_label(files, labels)
     features, problems = [], []
     if label is not None and label not in names:
@@ -173,20 +175,20 @@ def _feature(name: str, files: Sequence[Features], is_label: bool) -> Feature:
     return Feature(name, "label" if is_label and wire == "int64" else kind, dtype, shape)
 
 
-def _usual_label(files: Sequence[Features], labels: Mapping[str, Sequence[int]]) -> str | None:
+def _usual_label(files: Sequence[Features], labels: Mapping[str, IntArray]) -> str | None:
     """Return the feature that looks like a label by its name and values; of several, the shortest name."""
     names = []
     for name in filter(_LABEL_NAMES.fullmatch, labels):
         if all(name in each.kinds and each.kinds[name][:2] == ("int64", 1) for each in files):
-            values = np.unique(np.array(labels[name]))
+            values = np.unique(labels[name])
             if values[0] >= 0 and len(values) <= MAX_CLASSES:
                 names.append(name)
     return min(names, key=lambda name: (name != "label", len(name), name), default=None)
 
 
-def _check_labels(labels: Sequence[int], number: int) -> None:
+def _check_labels(labels: IntArray, number: int) -> None:
     # -1 means no class; in lists, only verify can find a contradiction
-    for value in (min(labels, default=-1), max(labels, default=-1)):
+    for value in (int(labels.min(initial=0)), int(labels.max(initial=-1))):
         if not -1 <= value < number:
             raise ValueError(f"has the value {value}, but there are {number} class names, 0 to {number - 1}")
 

@@ -25,7 +25,7 @@ from tfshards.prep.deriving.stored import Origin, damage_named, labels_of, open_
 from tfshards.prep.imaging.coordinates import Floats
 from tfshards.prep.imaging.pillow import Header, Picture
 from tfshards.prep.imaging.reasons import LOSSES
-from tfshards.prep.imaging.stored import stored_header
+from tfshards.prep.imaging.stored import readable, stored_header
 from tfshards.prep.progress.lines import report_warning
 from tfshards.prep.records.dataset_files import check_new_file
 from tfshards.prep.reporting.pictures import Marks, Thumbnail, as_thumbnail, drawn, image_of, scaled
@@ -365,7 +365,9 @@ def _input(reject: Reject, source: bytes | None) -> _Card:
         return card
     try:
         data = read_whole(Path(os.fsdecode(path)), _INPUT)
-        return card._replace(picture=as_thumbnail(scaled(data, _INPUT_SIDE, is_damaged=True)))
+        # what can be decoded of a damaged file is shown
+        with readable(data, allows_truncated=True) as image:
+            return card._replace(picture=as_thumbnail(scaled(image, _INPUT_SIDE)))
     except (OSError, ValueError):
         # the caption has the reason
         return card
