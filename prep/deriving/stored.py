@@ -19,7 +19,7 @@ from tfshards.prep.building.rejects import read_list, read_rejects
 from tfshards.prep.deriving.layout import OldShard, Runs
 from tfshards.prep.records.dataset_files import file_problems
 from tfshards.prep.records.example import with_label
-from tfshards.prep.records.frames import RecordError, frame, read_together
+from tfshards.prep.records.frames import RecordError, frame, read_parts
 from tfshards.prep.records.shard_file import Frames, compressed, in_groups, join_small
 from tfshards.prep.writing.build_folder import Reject
 from tfshards.prep.writing.shard import Piece
@@ -89,7 +89,7 @@ class Origin:
         """Yield the frames of some records of a shard; ``labels`` has new labels by number of the record."""
         path, label = self.root / shard.path, self.manifest.schema.label
         index = self.index(shard)
-        for part, old, footers in read_together(path, self.manifest.compression, index, records):
+        for part, old, footers in read_parts(path, self.manifest.compression, index, records):
             if label is None or not labels:
                 yield from zip(part.frames(), footers, strict=True)
                 continue

@@ -14,7 +14,7 @@ import apache_beam as beam
 import numpy as np
 
 from tfshards.prep.engines.transform import Checked
-from tfshards.prep.records.frames import RecordError, read_together
+from tfshards.prep.records.frames import RecordError, read_parts
 from tfshards.prep.records.values import selected
 from tfshards.prep.sources.keys import KEY_FEATURE, number_key, to_text
 from tfshards.schemas import Feature, FormatError, InputError, Manifest, Shard, read_manifest
@@ -167,7 +167,7 @@ class StoredElements:
         path, index, start = self.root / run.shard.path, _index(self.root, run.shard), run.start
         columns = Columns((*self.features, KEY_FEATURE) if self.has_keys else self.features)
         names = [feature.name for feature in self.features]
-        for _, records, _ in read_together(path, self.compression, index, np.arange(start, run.stop)):
+        for _, records, _ in read_parts(path, self.compression, index, np.arange(start, run.stop)):
             try:
                 found = columns.parse_records(records)
             except UnparsedError as error:

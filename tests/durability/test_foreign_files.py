@@ -18,7 +18,7 @@ from PIL import Image
 from tests.format_reader import companion, masked_crc, with_digest
 from tests.tables import mostly_nightly
 from tfshards.prep import ImageFolder, Options, adopt, build
-from tfshards.prep.records.frames import RecordError, frame, read_some
+from tfshards.prep.records.frames import RecordError, frame, read_parts
 from tfshards.schemas import read_manifest
 from tfshards.schemas.companions import read_index
 from tfshards.schemas.index import RecordIndex
@@ -225,9 +225,8 @@ def test_a_compressed_record_that_is_too_large_is_not_unpacked(command, hostile,
 def test_an_index_cannot_demand_a_record_that_is_too_large(tmp_path):
     path = tmp_path / "x.tfrecord"
     path.write_bytes(b"".join(frame(b"data")))
-    (found,) = read_some(path, "none", RecordIndex(np.array([RECORD])), np.array([0]))
     with pytest.raises(RecordError, match=f"states {RECORD - 16} bytes of data, more than a record can have"):
-        found.require_data(path)
+        next(read_parts(path, "none", RecordIndex(np.array([RECORD])), np.array([0])))
 
 
 def test_an_index_has_a_limit_whatever_the_manifest_lists(folder):

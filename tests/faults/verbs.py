@@ -158,8 +158,8 @@ FAULTS = [
     (
         "verify accepts a shard with other bytes",
         "prep/verification/checks.py",
-        "if digest != shard.digest:",
-        'if digest == "":',
+        "elif digest != shard.digest:",
+        'elif digest == "":',
         VERBS,
     ),
     (

@@ -60,7 +60,7 @@ REFUSALS = [
     ("show data cat/0.png --save x.npy", 1, None, "x.npy"),
     ("show numbers 0 --save x.png", 2, None, "--save"),
     ("show data cat/9.png", 1, "key-unknown", "'cat/9.png'"),
-    ("show data 99", 1, None, ["99", "8"]),
+    ("show data train:99", 1, None, ["train:99", "8"]),
     (["show", "data", "a\x1b[31m\nb"], 1, "key-unknown", r"a\x1b[31m\nb"),
     (["info", "data", "--\x1b[31m"], 2, "usage", r"--\x1b[31m"),
     ("verify data --deep --repair", 2, None, ["--repair", "--deep"]),
