@@ -20,9 +20,8 @@ from importlib.metadata import version
 from types import FrameType
 from typing import NoReturn
 
-from tfshards.prep.cli.config import Config, read_config
-from tfshards.prep.cli.failure import Failure, failure_of, flags_named, interruption
-from tfshards.prep.cli.parser import Verb, make_parser, subcommands
+from tfshards.prep.cli.failure import Failure, failure_of, interruption, origin_of
+from tfshards.prep.cli.parser import Verb, make_parser
 from tfshards.prep.cli.verbs import VERBS
 from tfshards.prep.progress.console import reporting
 from tfshards.prep.progress.lines import LOGGER
@@ -36,7 +35,7 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
     given = list(sys.argv[1:] if arguments is None else arguments)
     end = given.index("--") if "--" in given else len(given)
     own, beam_args = given[:end], given[end + 1 :]
-    config, args = Config(), argparse.Namespace()
+    args = argparse.Namespace()
     # until the arguments are parsed, which may fail
     prints_json = "--json" in own
     with reporting(), ExitStack() as stack:
@@ -44,7 +43,6 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
             parser = make_parser(verbs, own)
             if own and own[0].startswith("-") and own[0] not in parser._option_string_actions:
                 parser.error(f"unrecognized arguments: {own[0]} before COMMAND; options follow it")
-            config = _configured(parser, own)
             args, unknown = _parsed(parser, own)
             prints_json = args.json
             if unknown:
@@ -71,12 +69,12 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
             _print_failure(failure, prints_json=prints_json)
             return status
         except Exception as error:
-            failure = failure_of(error, lambda message: config.with_origin(message, args), own)
+            failure = failure_of(error, own)
             LOGGER.debug(traceback.format_exc())
             _print_failure(failure, prints_json=prints_json)
             if failure.kind == "internal":
                 raise
-            LOGGER.error(f"tfshards: {failure.message}{flags_named(failure.message, args)}")
+            LOGGER.error(f"tfshards: {failure.message}{origin_of(failure.message, args)}")
             return failure.status
 
 
@@ -110,21 +108,6 @@ class _Terminated(KeyboardInterrupt):
 
 def _terminate(number: int, _: FrameType | None) -> NoReturn:
     raise _Terminated(number)
-
-
-def _configured(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> Config:
-    """Read the file of options that a command line names, for the parser of its verb and kind."""
-    commands = subcommands(parser)
-    if not arguments or arguments[0] not in commands:
-        return Config()
-    leaf, siblings = commands[arguments[0]], list[argparse.ArgumentParser]()
-    if kinds := subcommands(leaf):
-        kind = next(iter(arguments[1:2]), "")
-        if kind not in kinds:
-            return Config()
-        leaf = kinds[kind]
-        siblings = [subcommands(each)[kind] for each in commands.values() if subcommands(each)]
-    return read_config(arguments, leaf, siblings)
 
 
 def _parsed(

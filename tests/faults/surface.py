@@ -70,9 +70,9 @@ FAULTS = [
     ),
     (
         "a mistake in a file of options is blamed on the command line",
-        "prep/cli/config.py",
-        'return f"{message} ({name} is from {self.path})"',
-        "return message",
+        FAILURE,
+        "is config.values[name]:",
+        "is None:",
         f"{CONFIG}::test_every_flag_of_a_verb_is_a_key_and_a_wrong_value_names_file_and_key",
     ),
     (

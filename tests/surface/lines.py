@@ -40,7 +40,7 @@ def file(status: int = 1) -> Flag:
 
 
 OUTPUT = {
-    "--config": file(),
+    "--config": file(2),
     "--jobs": COUNT,
     "--json": SWITCH,
     "--quiet": SWITCH,
