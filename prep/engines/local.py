@@ -1,4 +1,4 @@
-"""Write shards on all cores of this machine: this process, and a pool of others. It is the default engine."""
+"""Write shards on all cores of this machine: this process, and others. It is the default engine."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing.connection import wait
-from multiprocessing.context import SpawnContext, SpawnProcess
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
 from types import ModuleType
 from typing import Any
 
@@ -25,35 +23,32 @@ from tfshards.schemas.storage.any_path import in_store
 # A process takes a third of a second to start, which is also the time to write about this much. Examples
 # count as well as their bytes, for example where they are rows of small arrays.
 _BYTES_PER_PROCESS = 32 << 20
+# the status of a process that was ended
+_ENDED = 128 + signal.SIGTERM
 
 
 def run(work: Work) -> None:
     """Call the function with every item, in this process and in others; raise the first failure."""
-    number, function = num_processes(work.size, len(work.items)), _pickled(work.function)
-    if not number or function is None:
+    number = num_processes(work.size, len(work.items)) if _is_portable(work.function) else 0
+    if not number:
         run_on_threads(work)
         return
-    others, jobs = _Processes(), 1 if is_limited() else None
-    try:
-        pool = ProcessPoolExecutor(number, others, _begin, (function, jobs))
-    except (ImportError, NotImplementedError, OSError):
-        # a container may have no semaphores
-        run_on_threads(work)
-        return
+    others: list[_Worker] = []
 
-    def call(item: object) -> None:
-        answer = pool.submit(_call, item)
-        # a pool notices the death of a process that was just started from its next answer on
-        pool.submit(os.getpid)
-        answer.result()
+    def end() -> None:
+        for each in others:
+            each.process.terminate()
 
     # each of the others writes one shard at a time, and so does this one
     num_threads = num_writers() if in_store(work.folder) else 1
     try:
-        with pool:
-            share(work, [*[work.function] * num_threads, *[call] * number], end=others.end)
-    except BrokenProcessPool:
-        raise others.lost() from None
+        for _ in range(number):
+            others.append(_Worker(work.function))
+        share(work, [*[work.function] * num_threads, *[each.call for each in others]], end=end)
+    finally:
+        end()
+        for each in others:
+            each.process.join()
 
 
 def num_processes(size: Written, num_shards: int, num_cores: int | None = None) -> int:
@@ -67,79 +62,62 @@ def num_processes(size: Written, num_shards: int, num_cores: int | None = None) 
     return max(0, min(num_cores or num_jobs(), num_shards, paid) - 1)
 
 
-def _pickled(function: Callable[[Any], object]) -> bytes | None:
-    """Return a function for other processes; None if they could not load it, for example from a script."""
+def _is_portable(function: Callable[[Any], object]) -> bool:
+    """Return whether another process can load a function, which it cannot from a script, for example."""
     try:
-        content = pickle.dumps(function)
+        return b"__main__" not in pickle.dumps(function)
     except (pickle.PicklingError, AttributeError, TypeError):
-        return None
-    return None if b"__main__" in content else content
+        return False
 
 
-_STARTING = threading.Lock()
+class _Worker:
+    """Another process, which calls the function with one item after the other."""
 
-
-class _Process(SpawnProcess):
-    def start(self) -> None:
+    def __init__(self, function: Callable[[Any], object]) -> None:
         """Start the process, which would run a script without a guard again, and obey Ctrl-C itself."""
-        with _STARTING:
-            script = sys.modules["__main__"]
-            sys.modules["__main__"] = ModuleType("__main__")
-            # inherited, and for good
-            mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-            try:
-                super().start()
-            finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-                sys.modules["__main__"] = script
+        spawn = multiprocessing.get_context("spawn")
+        self._items, others = spawn.Pipe()
+        jobs = 1 if is_limited() else None
+        self.process = spawn.Process(target=_serve, args=(others, function, jobs), daemon=True)
+        script = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")
+        # inherited, and for good
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        try:
+            self.process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            sys.modules["__main__"] = script
+            others.close()
+
+    def call(self, item: object) -> None:
+        """Let the process call the function; raise the failure, or BuildError if the process has died."""
+        try:
+            self._items.send(item)
+            failure = self._items.recv()
+        except (EOFError, OSError):
+            self.process.join()
+            status = self.process.exitcode or 0
+            end = signal.Signals(-status).name if status < 0 else f"status {status}"
+            raise BuildError(
+                f"the worker process {self.process.pid} died ({end}), perhaps because memory ran out; run "
+                "the same command to resume",
+                code="worker-lost",
+            ) from None
+        if failure is not None:
+            raise failure
 
 
-class _Processes(SpawnContext):
-    """What a pool starts its processes with, which keeps them."""
-
-    def __init__(self) -> None:
-        self._started: list[_Process] = []
-
-    def Process(self, *args: Any, **options: Any) -> _Process:  # type: ignore[override]  # noqa: ANN401, N802
-        """Return a new process."""
-        self._started.append(_Process(*args, **options))
-        return self._started[-1]
-
-    def end(self) -> None:
-        """Make the processes give up their calls and end."""
-        for process in self._started:
-            if process.is_alive():
-                process.terminate()
-
-    def lost(self) -> BuildError:
-        """Return the error that names the process that has died."""
-        # then the pool ended the others by SIGTERM
-        for process in sorted(self._started, key=lambda each: each.exitcode == -signal.SIGTERM):
-            if (status := process.exitcode) not in (None, 0, _ENDED):
-                end = signal.Signals(-status).name if status < 0 else f"status {status}"
-                what = f"the worker process {process.pid} died ({end})"
-                break
-        else:
-            what = "a worker process was ended"
-        text = f"{what}, perhaps because memory ran out; run the same command to resume"
-        return BuildError(text, code="worker-lost")
-
-
-# In each of the other processes: the function, its limit of jobs, and the status of one that was ended.
-_function: Callable[[Any], object] = print
-_num_jobs: int | None = None
-_ENDED = 128 + signal.SIGTERM
-
-
-def _begin(function: bytes, jobs: int | None) -> None:
-    """Prepare a process of the pool."""
-    global _function, _num_jobs
+def _serve(items: Connection, function: Callable[[Any], object], jobs: int | None) -> None:
+    """Call the function with items, and send each failure, or None, until the main process has ended."""
+    # nothing is left half written, also in a store
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(_ENDED))
     threading.Thread(target=_end_with_main, daemon=True).start()
     # what anything prints must not mix with the result of the command
     os.dup2(2, 1)
-    _function, _num_jobs = pickle.loads(function), jobs
-    # at last, since a pool reports what ends this function
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(_ENDED))
+    with suppress(EOFError), limited_jobs(jobs):
+        while True:
+            items.send(_failure_of(function, items.recv()))
 
 
 def _end_with_main() -> None:
@@ -149,14 +127,11 @@ def _end_with_main() -> None:
     os._exit(1)
 
 
-def _call(item: object) -> None:
+def _failure_of(function: Callable[[Any], object], item: object) -> Exception | None:
     try:
-        with limited_jobs(_num_jobs):
-            _function(item)
-    except (TfshardsError, OSError):
-        raise
-    except SystemExit:
-        # nothing is left half written, also in a store; a pool would send it as a result
-        os._exit(_ENDED)
+        function(item)
+    except (TfshardsError, OSError) as error:
+        return error
     except Exception as error:  # its class may break pickle in any way
-        raise BuildError(f"{type(error).__name__}: {error}") from None
+        return BuildError(f"{type(error).__name__}: {error}")
+    return None

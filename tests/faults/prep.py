@@ -15,8 +15,8 @@ FAULTS = [
     (
         "Ctrl-C in a terminal ends what is to be ended by the main process",
         "prep/engines/local.py",
-        "                process.terminate()\n",
-        "                pass\n",
+        "            each.process.terminate()\n",
+        "            pass\n",
         "tests/prep/test_engines.py::test_ctrl_c_ends_all_calls[local]",
     ),
     (

@@ -10,10 +10,7 @@ import pytest
 
 from tests.durability.commands import children
 from tests.programs import ROOT, until
-from tfshards.prep.engines.table import find_run
-from tfshards.prep.progress.threads import available_cores, limited_jobs
-
-from .calls import NUM_ITEMS, note, work_of
+from tfshards.prep.progress.threads import available_cores
 
 pytestmark = pytest.mark.processes
 
@@ -116,12 +113,3 @@ def test_helpers_end_after_their_item_if_the_main_process_is_killed(tmp_path):
     assert len([*tmp_path.glob("[0-9]*")]) < 60
 
 
-def test_without_semaphores_threads_process_every_item(tmp_path, monkeypatch):
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError(38, "Function not implemented")
-
-    monkeypatch.setattr("tfshards.prep.engines.local.ProcessPoolExecutor", refuse)
-    with limited_jobs(3):
-        find_run("local", [])(work_of(note, tmp_path))
-    assert {path.read_text() for path in tmp_path.iterdir()} == {str(os.getpid())}
-    assert len(os.listdir(tmp_path)) == NUM_ITEMS

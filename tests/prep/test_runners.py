@@ -8,7 +8,7 @@ import pytest
 
 from tfshards.prep import Arrays, reshard
 from tfshards.prep.engines.table import find_run
-from tfshards.schemas import BuildError, InputError
+from tfshards.schemas import BuildError
 
 from ..engines.processes import free_port
 from .calls import NUM_ITEMS, fail, note, work_of
@@ -45,7 +45,7 @@ def test_processes_of_a_pool_process_every_item_and_return_errors(run, tmp_path)
         names = {path.name: path.read_text() for path in (tmp_path / "out").iterdir()}
         assert sorted(map(int, names)) == list(range(NUM_ITEMS))
         assert str(os.getpid()) not in names.values()
-        with pytest.raises(InputError, match="changed after"):
+        with pytest.raises(BuildError, match="changed after"):
             run(work_of(partial(fail, "input", note), tmp_path / "out"), *options)
 
 
