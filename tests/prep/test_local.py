@@ -111,5 +111,3 @@ def test_helpers_end_after_their_item_if_the_main_process_is_killed(tmp_path):
     process.communicate(timeout=60)
     until(lambda: not any(map(is_running, helpers)))
     assert len([*tmp_path.glob("[0-9]*")]) < 60
-
-
