@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tfshards.prep import install_text
 from tfshards.prep.cli.config import Config
@@ -28,9 +28,8 @@ _KINDS: tuple[tuple[type[Exception], str, int], ...] = (
 _NO_THREAD = "can't start new thread"
 
 
-@dataclass(frozen=True)
-class Failure:
-    """An error that ends a command."""
+class Failure(NamedTuple):
+    """An error that ends a command: its exit status, and what ``--json`` prints."""
 
     status: int
     kind: str
@@ -40,12 +39,8 @@ class Failure:
 
     def to_json(self) -> dict[str, Json]:
         """Return the object that ``--json`` prints."""
-        return {
-            "kind": self.kind,
-            "code": self.code or self.kind,
-            "message": self.message,
-            "path": self.path,
-        }
+        code = self.code or self.kind
+        return {"kind": self.kind, "code": code, "message": self.message, "path": self.path}
 
 
 def failure_of(error: Exception, arguments: Sequence[str]) -> Failure:
@@ -87,13 +82,6 @@ def origin_of(message: str, args: argparse.Namespace) -> str:
         elif name in flags and f"{flags[name]} " not in f"{message} ":
             origins.setdefault("on the command line", []).append(flags[name])
     return "".join(f"\n  {where}: {', '.join(names)}" for where, names in origins.items())
-
-
-def interruption(status: int, *, is_resumable: bool) -> Failure:
-    """Return what an interruption becomes."""
-    remedy = "run the same command to resume" if is_resumable else None
-    message = f"interrupted; {remedy}" if remedy else "interrupted"
-    return Failure(status, "interrupted", message)
 
 
 def _path_of(error: Exception) -> str | None:

@@ -20,7 +20,7 @@ from importlib.metadata import version
 from types import FrameType
 from typing import NoReturn
 
-from tfshards.prep.cli.failure import Failure, failure_of, interruption, origin_of
+from tfshards.prep.cli.failure import Failure, failure_of, origin_of
 from tfshards.prep.cli.parser import Verb, make_parser
 from tfshards.prep.cli.verbs import VERBS
 from tfshards.prep.progress.console import reporting
@@ -63,10 +63,10 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
         except KeyboardInterrupt as error:
             status = error.status if isinstance(error, _Terminated) else 130
             call = getattr(args, "call", None)
-            failure = interruption(status, is_resumable=bool(call and call.takes_beam_args))
+            resumes = "; run the same command to resume" if call and call.takes_beam_args else ""
             # after the ^C that a terminal shows
-            LOGGER.error(f"\n{failure.message}")
-            _print_failure(failure, prints_json=prints_json)
+            LOGGER.error(f"\ninterrupted{resumes}")
+            _print_failure(Failure(status, "interrupted", f"interrupted{resumes}"), prints_json=prints_json)
             return status
         except Exception as error:
             failure = failure_of(error, own)

@@ -15,7 +15,6 @@ from types import ModuleType
 from typing import Any
 
 from tfshards.prep.engines.table import Work, run_on_threads, share
-from tfshards.prep.progress.lines import Written
 from tfshards.prep.progress.threads import is_limited, limited_jobs, num_jobs, num_writers
 from tfshards.schemas import BuildError, TfshardsError
 from tfshards.schemas.storage.any_path import in_store
@@ -29,7 +28,7 @@ _ENDED = 128 + signal.SIGTERM
 
 def run(work: Work) -> None:
     """Call the function with every item, in this process and in others; raise the first failure."""
-    number = num_processes(work.size, len(work.items)) if _is_portable(work.function) else 0
+    number = _num_others(work)
     if not number:
         run_on_threads(work)
         return
@@ -51,23 +50,20 @@ def run(work: Work) -> None:
             each.process.join()
 
 
-def num_processes(size: Written, num_shards: int, num_cores: int | None = None) -> int:
-    """Return the number of other processes that pay off to write this many examples and bytes.
+def _num_others(work: Work) -> int:
+    """Return the number of other processes that pay off.
 
-    There are none where they cannot be started, or would get another file as their standard error.
+    There are none where they cannot be started, would get another file as their standard error, or could not
+    load the function, for example from a script.
     """
     if multiprocessing.current_process().daemon or sys.stderr is None:
         return 0
-    paid = size.work // _BYTES_PER_PROCESS
-    return max(0, min(num_cores or num_jobs(), num_shards, paid) - 1)
-
-
-def _is_portable(function: Callable[[Any], object]) -> bool:
-    """Return whether another process can load a function, which it cannot from a script, for example."""
     try:
-        return b"__main__" not in pickle.dumps(function)
+        is_portable = b"__main__" not in pickle.dumps(work.function)
     except (pickle.PicklingError, AttributeError, TypeError):
-        return False
+        is_portable = False
+    paid = work.size.work // _BYTES_PER_PROCESS if is_portable else 0
+    return max(0, min(num_jobs(), len(work.items), paid) - 1)
 
 
 class _Worker:

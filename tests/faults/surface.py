@@ -78,8 +78,8 @@ FAULTS = [
     (
         "errors lose their code in JSON",
         FAILURE,
-        '            "code": self.code or self.kind,\n',
-        "",
+        "code = self.code or self.kind",
+        "code = self.kind",
         f"{REFUSALS}::test_a_refusal_has_a_code_and_names_what_is_wrong",
     ),
     (
