@@ -2,6 +2,7 @@
 
 import re
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -37,6 +38,7 @@ MISTAKES = [
     (lambda _: loader.Shuffle(seed="a"), "seed="),
     (lambda _: loader.Worker(0, 2.0), "count="),
     (lambda _: loader.Position(0, None), "step="),
+    (lambda data: load(data, cache="disk:gs://bucket/cache"), "is a URL, but"),
     (lambda data: prep.export(data, "x", to="parquet", as_bytes="maybe"), "as_bytes="),
     (lambda _: Arrays({"x": np.arange(3)}, "x"), "roles="),
     (lambda _: ImageFolder("flat", "short=20"), "images="),
@@ -65,6 +67,17 @@ WRONG_OPTIONS = [
     ({"shards": {"val": "2"}}, "shards="),
     ({"seed": 1.5}, "seed="),
 ]
+URL = "hdfs://host/data"
+URLS = [
+    *(partial(getattr(prep, name), URL) for name in ("prune", "adopt", "verify", "audit", "info")),
+    *(partial(call, ARRAYS, Path(URL)) for call in (build, plan)),
+    *(partial(prep.reshard, URL, "out"), partial(prep.merge, [URL, "a"], "out")),
+    *(partial(append, "photos", URL), partial(loader.load, URL, batch_size=1)),
+    *(partial(loader.Mix, {URL: 1}), partial(ImageFolder, Path(URL))),
+    *(partial(Table, URL), partial(Table, "metadata.csv", root=URL)),
+    partial(plan, Arrays(["https://host/x.npz"]), "out"),
+]
+MISTAKES += [(lambda _, call=call: call(), "and local paths") for call in URLS]
 MISTAKES += [
     (partial(lambda call, options, _: call(ARRAYS, "out", **options), call, options), message)
     for call, wrong in ((build, WRONG_OPTIONS), (plan, WRONG_OPTIONS[:1]))
