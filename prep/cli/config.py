@@ -47,6 +47,8 @@ class TakeConfig(argparse.Action):
         Raises:
             OptionsError: the file cannot be read, or is not valid.
         """
+        if hasattr(given, self.dest):
+            raise argparse.ArgumentError(self, "is given twice")
         path = str(path)
         own = {each.dest: each for each in parser._actions if each.option_strings and each.dest != "help"}
         del own[self.dest]

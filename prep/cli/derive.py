@@ -138,13 +138,10 @@ class Parameter:
         flag, text = f"--{self.name.replace('_', '-')}", self.help.rstrip(".").replace("%", "%%")
         given: dict[str, Any] = {"dest": self.name, "help": text, "default": argparse.SUPPRESS}
         if self.form is None:
+            given["action"] = "store_true"
             if self.default is None:
-                parser.add_argument(
-                    flag, **given | {"action": argparse.BooleanOptionalAction, "default": None}
-                )
-            else:
-                flag = f"--no-{flag[2:]}" if self.default else flag
-                parser.add_argument(flag, action=f"store_{not self.default}".lower(), **given)
+                given |= {"action": argparse.BooleanOptionalAction, "default": None}
+            parser.add_argument(flag, **given)
             return
         parse = self.form.parse
         given |= {"type": parse, "choices": self.form.choices or None}

@@ -47,7 +47,10 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
             prints_json = args.json
             if unknown:
                 args.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
-            _check_beam_args(args, beam_args)
+            if beam_args and not args.call.takes_beam_args:
+                raise OptionsError(
+                    f"{args.verb.name} does not run on Apache Beam, so leave out -- and what follows it"
+                )
             stack.enter_context(reporting(quiet=args.quiet, verbose=args.verbose))
             LOGGER.debug(f"tfshards {version('tfshards')}, {args.parser.prog}")
             stack.enter_context(limited_jobs(args.jobs))
@@ -119,19 +122,6 @@ def _parsed(
         # the program that reads the help, such as head, has read enough
         _abandon_stdout()
         raise SystemExit(1) from None
-
-
-def _check_beam_args(args: argparse.Namespace, beam_args: Sequence[str]) -> None:
-    """Raise OptionsError unless options of Beam have an effect, and those of the local engine."""
-    if beam_args and not args.call.takes_beam_args:
-        raise OptionsError(
-            f"{args.verb.name} does not run on Apache Beam, so leave out -- and what follows it"
-        )
-    if args.jobs is not None and (beam_args or getattr(args, "engine", None) == "beam"):
-        raise OptionsError(
-            f"jobs={args.jobs} limits a build on this machine; leave it out, and give Apache Beam an option "
-            "of its own, such as --direct_num_workers"
-        )
 
 
 def _print_result(result: object, *, prints_json: bool) -> None:

@@ -118,7 +118,7 @@ def _add_arguments(
         "--jobs",
         type=int,
         metavar="N",
-        help="use at most N processes, or threads that compute (default: one per core)",
+        help="use at most N processes of this machine, or threads that compute (default: one per core)",
     )
     group.add_argument("--json", action="store_true", help="print the result, or the error, as JSON")
     only_one = group.add_mutually_exclusive_group()

@@ -120,6 +120,8 @@ def test_a_mistake_in_the_file_is_named(text, names, own):
 def test_a_file_that_is_not_text_is_refused(own):
     Path("c.toml").write_bytes(b"\xff")
     refused("info data --config c.toml", "c.toml")
+    Path("c.toml").write_bytes(b"json = false")
+    refused("info data --config c.toml --config c.toml", ["--config", "twice"])
     refused("build images photos new --config photos", "photos")
     refused(f"info data {config('# ' * (1 << 20))}", ["c.toml", "1048576"])
 

@@ -28,7 +28,6 @@ REFUSALS = [
     ("build", 2, "usage", "KIND"),
     (f"{IMAGES} --runner=DirectRunner", 2, "usage", ["--runner=DirectRunner", "bare --"]),
     (f"{IMAGES} -- --direct_num_workers=two", 2, None, "--direct_num_workers"),
-    (f"{IMAGES} --jobs 2 -- --direct_num_workers=2", 2, None, "jobs=2"),
     ("info data -- --runner=X", 2, None, "info"),
     ("info data -q -v", 2, "usage", ["--quiet", "--verbose"]),
     (f"{IMAGES} --shards 1 --shards 2", 2, None, "shards='2'"),
