@@ -6,11 +6,8 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from tfshards.loader.examples.content import make_content
 from tfshards.loader.options.image import Image
-from tfshards.loader.options.load_options import LoadOptions
 from tfshards.loader.options.selection import Shuffle
-from tfshards.loader.reading.source import open_source
 from tfshards.schemas import InputError, OptionsError, read_manifest
 
 if TYPE_CHECKING:
@@ -53,11 +50,6 @@ def bench(
     sides = _sides(size or ("224x224" if has_images else "none"))
     if sides is None and crop:
         raise OptionsError(f"crop={crop!r} needs images of a fixed size, such as size=224x224")
-    order = None if shuffle is None else Shuffle(seed=shuffle)
-    image = None if sides is None else Image(size=sides, crop=crop)
-    options = LoadOptions(dataset, split, batch_size=batch_size, select=select, shuffle=order, image=image)
-    # raises before TensorFlow logs what it finds
-    make_content(options, open_source(options))
     # leaves out what TensorFlow logs about processors and GPUs while it is imported
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import tensorflow as tf
@@ -70,8 +62,8 @@ def bench(
             split,
             batch_size=batch_size,
             select=select,
-            shuffle=order,
-            image=image,
+            shuffle=None if shuffle is None else Shuffle(seed=shuffle),
+            image=None if sides is None else Image(size=sides, crop=crop),
             seconds=seconds,
         )
     except tf.errors.InvalidArgumentError:
