@@ -6,8 +6,9 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
+from types import MappingProxyType
+from typing import NamedTuple
 
 from tfshards.prep.cli.derive import Append
 from tfshards.schemas import OptionsError
@@ -18,17 +19,11 @@ _MOST_DOTS = 1000
 _SHOWN = 100
 
 
-@dataclass(frozen=True)
-class Config:
-    """The options of a file.
+class Config(NamedTuple):
+    """A file of options, and its values by parameter."""
 
-    Attributes:
-        path: the file.
-        values: values by parameter.
-    """
-
-    path: str
-    values: Mapping[str, object]
+    path: str = ""
+    values: Mapping[str, object] = MappingProxyType({})
 
 
 class TakeConfig(argparse.Action):

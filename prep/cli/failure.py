@@ -74,7 +74,7 @@ def origin_of(message: str, args: argparse.Namespace) -> str:
     """Return lines with the flags, and keys of a file of options, that set the parameters in a message."""
     actions = args.parser._actions if "parser" in args else []
     flags = {each.dest: each.option_strings[-1] for each in actions if each.option_strings}
-    config: Config = getattr(args, "config", Config("", {}))
+    config: Config = getattr(args, "config", Config())
     origins: dict[str, list[str]] = {}
     for name in dict.fromkeys(re.findall(r"(?<![\w/.-])([a-z]\w*)=", message)):
         if name in config.values and getattr(args, name) is config.values[name]:

@@ -57,9 +57,7 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
             result = args.call.run({**vars(args), "beam_args": beam_args})
             _print_result(result, prints_json=prints_json)
             # a report of faults is false, other results are true
-            status = 1 if hasattr(result, "to_json") and not result else 0
-            LOGGER.debug(f"exit status {status}")
-            return status
+            return 1 if hasattr(result, "to_json") and not result else 0
         except SystemExit as end:
             # raised by argparse after --help
             return int(end.code or 0)

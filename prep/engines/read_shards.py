@@ -17,7 +17,7 @@ from tfshards.prep.engines.transform import step
 from tfshards.prep.records.frames import RecordError, read_together
 from tfshards.prep.records.values import selected
 from tfshards.prep.sources.keys import KEY_FEATURE, number_key, to_text
-from tfshards.schemas import Feature, InputError, Manifest, Shard, read_manifest
+from tfshards.schemas import Feature, InputError, Shard, read_manifest
 from tfshards.schemas.columns import Columns, UnparsedError
 from tfshards.schemas.companions import require_index
 from tfshards.schemas.compression import Compression
@@ -112,23 +112,14 @@ class StoredElements:
     def runs(self, num_bytes: int = _RUN_BYTES) -> Iterator[Run]:
         """Yield runs that together are all records; a compressed shard is one run."""
         first = 0
-        for shard in self._manifest().splits[self.split].shards:
+        # of the generation for which the pipeline was made; its files stay until prune
+        manifest = read_manifest_file(self.root / self.folder / MANIFEST_NAME)
+        for shard in manifest.splits[self.split].shards:
             wanted = -(-shard.record_bytes // num_bytes) if self.compression == "none" else 1
             count = min(wanted, shard.num_examples)
             ends = [shard.num_examples * number // count for number in range(1, count + 1)]
             yield from (Run(shard, first, start, stop) for start, stop in pairwise([0, *ends]))
             first += shard.num_examples
-
-    def _manifest(self) -> Manifest:
-        # of the generation for which the pipeline was made; its files stay until prune
-        try:
-            return read_manifest_file(self.root / self.folder / MANIFEST_NAME)
-        except FileNotFoundError:
-            found = read_manifest(self.root).folder
-            raise InputError(
-                f"{self.root} holds build {found}, but the pipeline reads build {self.folder}: the dataset "
-                "was replaced and pruned; make the pipeline again"
-            ) from None
 
     def read(self, run: Run) -> Iterator[Element]:
         """Yield the records of a run.
