@@ -54,7 +54,7 @@ class TakeConfig(argparse.Action):
                 action = own[name]
                 values[name] = _value_of(parser, action, value, f"{path}: {key} = {_toml(value)}")
                 action.required = False
-                if not hasattr(given, name):
+                if getattr(given, name, action.default) is action.default:
                     # a flag after the file replaces the default
                     action.default = values[name]
                     setattr(given, name, values[name])

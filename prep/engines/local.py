@@ -10,7 +10,8 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection, Pipe, wait
+from multiprocessing.context import SpawnProcess
 from types import ModuleType
 from typing import Any
 
@@ -22,6 +23,7 @@ from tfshards.schemas.storage.any_path import in_store
 # A process takes a third of a second to start, which is also the time to write about this much. Examples
 # count as well as their bytes, for example where they are rows of small arrays.
 _BYTES_PER_PROCESS = 32 << 20
+_STARTING = threading.Lock()
 # the status of a process that was ended
 _ENDED = 128 + signal.SIGTERM
 
@@ -32,22 +34,22 @@ def run(work: Work) -> None:
     if not number:
         run_on_threads(work)
         return
-    others: list[_Worker] = []
+    others = [_Worker(work.function) for _ in range(number)]
 
     def end() -> None:
         for each in others:
-            each.process.terminate()
+            if each.process is not None:
+                each.process.terminate()
 
     # each of the others writes one shard at a time, and so does this one
     num_threads = num_writers() if in_store(work.folder) else 1
     try:
-        for _ in range(number):
-            others.append(_Worker(work.function))
         share(work, [*[work.function] * num_threads, *[each.call for each in others]], end=end)
     finally:
         end()
         for each in others:
-            each.process.join()
+            if each.process is not None:
+                each.process.join()
 
 
 def _num_others(work: Work) -> int:
@@ -70,34 +72,40 @@ class _Worker:
     """Another process, which calls the function with one item after the other."""
 
     def __init__(self, function: Callable[[Any], object]) -> None:
+        self._items, others = Pipe()
+        self._served = others, function, 1 if is_limited() else None
+        self.process: SpawnProcess | None = None
+
+    def _start(self) -> SpawnProcess:
         """Start the process, which would run a script without a guard again, and obey Ctrl-C itself."""
-        spawn = multiprocessing.get_context("spawn")
-        self._items, others = spawn.Pipe()
-        jobs = 1 if is_limited() else None
-        self.process = spawn.Process(target=_serve, args=(others, function, jobs), daemon=True)
-        script = sys.modules["__main__"]
-        sys.modules["__main__"] = ModuleType("__main__")
-        # inherited, and for good
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-        try:
-            self.process.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-            sys.modules["__main__"] = script
-            others.close()
+        process = SpawnProcess(target=_serve, args=self._served, daemon=True)
+        with _STARTING:
+            script = sys.modules["__main__"]
+            sys.modules["__main__"] = ModuleType("__main__")
+            # inherited, and for good
+            mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+            try:
+                process.start()
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+                sys.modules["__main__"] = script
+        # else the end of the process would not show
+        self._served[0].close()
+        return process
 
     def call(self, item: object) -> None:
         """Let the process call the function; raise the failure, or BuildError if the process has died."""
+        self.process = process = self.process or self._start()
         try:
             self._items.send(item)
             failure = self._items.recv()
         except (EOFError, OSError):
-            self.process.join()
-            status = self.process.exitcode or 0
+            process.join()
+            status = process.exitcode or 0
             end = signal.Signals(-status).name if status < 0 else f"status {status}"
             raise BuildError(
-                f"the worker process {self.process.pid} died ({end}), perhaps because memory ran out; run "
-                "the same command to resume",
+                f"the worker process {process.pid} died ({end}), perhaps because memory ran out; run the "
+                "same command to resume",
                 code="worker-lost",
             ) from None
         if failure is not None:
