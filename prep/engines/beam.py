@@ -57,7 +57,9 @@ def find_run(arguments: Sequence[str]) -> Callable[[Work], None]:
         text = f"Apache Beam does not know the option {word}{f'; was {close[0]} meant?' if close else ''}"
         if _is_local(options):
             raise OptionsError(text)
-        report_warning(text)
+        # others are values of such options
+        if word.startswith("-"):
+            report_warning(text)
     try:
         pipeline = beam.Pipeline(options=options)
     except (ValueError, ImportError, AttributeError) as error:
