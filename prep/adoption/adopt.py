@@ -75,8 +75,8 @@ def adopt(
         splits: files of each split, such as train=train-*, where * also matches /; other files are skipped.
             By default splits are derived from the names of folders and files.
         label: feature whose integers are classes; by default label or class, if one of them exists.
-        class_names: file of the class names in label order, one per line, or a dataset that has them, or the
-            names.
+        class_names: file of the class names in label order, one per line, or a dataset that has them, or, in
+            Python, the names.
         overwrite: replace the dataset of an earlier call with other files, records or options.
 
     Returns:

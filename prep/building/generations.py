@@ -153,7 +153,7 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
     unfinished builds. Only files in folders that tfshards made are removed, and only those that have names as
     a build gives them. Do not prune while training still reads an earlier generation.
 
-    Object stores have no locks: do not prune while a build of this dataset runs, whose files would be removed.
+    Object stores have no locks: do not prune while a build of this dataset runs. Its files would be removed.
 
     Args:
         dataset: folder of a dataset, or of a build that was not committed, or its URL.

@@ -6,7 +6,13 @@ from tfshards.prep.cli.parser import Verb
 
 _ROWS = (
     Verb("build", "tfshards.prep.building.build", ("dataset",), has_kinds=True),
-    Verb("plan", "tfshards.prep.building.build", ("dataset",), has_kinds=True),
+    Verb(
+        "plan",
+        "tfshards.prep.building.build",
+        ("dataset",),
+        has_kinds=True,
+        ignored=("overwrite", "checksum", "engine"),
+    ),
     Verb("info", "tfshards.prep.verification.info"),
     Verb("show", "tfshards.prep.verification.show", ("key",)),
     Verb("report", "tfshards.prep.reporting.report"),

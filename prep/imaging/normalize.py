@@ -79,7 +79,9 @@ def normalize(
     except ImageError:
         raise
     except Image.DecompressionBombError as error:
-        raise ImageError(Reason.TOO_LARGE, str(error)) from None
+        # Pillow states twice the limit
+        size = str(error).partition(" exceeds")[0]
+        raise ImageError(Reason.TOO_LARGE, f"{size}; at most {options.max_pixels}") from None
     except UnidentifiedImageError:
         why = why_not_opened(data)
         if why is not None:
@@ -87,7 +89,8 @@ def normalize(
         detail = f"starts with {data[:8].hex(' ')}, opens as none of {', '.join(formats())}"
         raise ImageError(Reason.UNREADABLE, detail) from None
     except Exception as error:  # Pillow's decoders raise almost anything for damaged bytes
-        detail = f"{type(error).__name__}: {error}".strip()
+        # what an OSError says needs no name
+        detail = str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}".strip()
         raise ImageError(Reason.DAMAGED, detail.encode("unicode_escape").decode()) from None
 
 

@@ -80,8 +80,8 @@ class Arrays(NamedClasses):
             of shape (n, height, width) or (n, height, width, 1 | 3 | 4), which is recorded; "value",
             stored as it is; "drop", not stored. Without a declared image, the only array of this kind with
             sides of at least 8, or the one of several that is named "image", is loaded as images.
-        class_names: file of the class names in label order, one per line, or a dataset that has them, or the
-            names; the array of labels must hold these names or their numbers.
+        class_names: file of the class names in label order, one per line, or a dataset that has them, or, in
+            Python, the names; the array of labels must hold these names or their numbers.
 
     Raises:
         OptionsError: there are no arrays, an array has no name, a role does not exist, or the class names are

@@ -60,8 +60,9 @@ class ImageFolder:
         root: folder that holds class folders, split folders or images, or its URL, such as
             s3://bucket/photos.
         images: how images are checked, converted and stored.
-        class_names: file of the class names in label order, one per line, or a dataset that has them, or the
-            names; the class folders must have these names. By default the names of the folders, sorted.
+        class_names: file of the class names in label order, one per line, or a dataset that has them, or, in
+            Python, the names; the class folders must have these names. By default the names of the folders,
+            sorted.
         follow_links: follow links to folders, and out of the input folder.
         split_folders: folder of each split, such as train=Train and test=holdout; others are skipped. If
             empty, every folder is a class. By default the folders are splits if all are named train, val,

@@ -84,8 +84,8 @@ class RowSource(NamedClasses, ABC):
         images: how images are checked, converted and stored.
         root: folder to which image paths are relative; by default the folder of the table, or found next to
             the annotations.
-        class_names: file of the class names in label order, one per line, or a dataset that has them, or the
-            names; other labels are an error. By default the names in the data, sorted.
+        class_names: file of the class names in label order, one per line, or a dataset that has them, or, in
+            Python, the names; other labels are an error. By default the names in the data, sorted.
         follow_links: follow links out of the folder of the images.
         outside_boxes: what to do about boxes and keypoints that reach out of their image by more than 1 % of
             its side, or 1 pixel: reject the image, clip them to it, or keep them.
