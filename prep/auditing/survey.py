@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TypeAlias, cast
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy.typing as npt
 
 from tfshards.prep.auditing.similar import HASHED_SIDE, perceptual_hash
 from tfshards.prep.imaging.pixels import stored_picture
-from tfshards.prep.imaging.stored import glance, glance_at
+from tfshards.prep.imaging.stored import glance, readable
 from tfshards.prep.records.values import compared_features, content_digest
 from tfshards.prep.verification.show import Found, look_at
 from tfshards.schemas import Feature, Manifest, Schema
@@ -96,7 +97,9 @@ def _looked_at(
     data: bytes, feature: Feature, side: int
 ) -> tuple[tuple[int, int], npt.NDArray[np.uint64] | None]:
     """Return the size of an image, and its hash if there is a ``side`` and it has a shape."""
-    size, gray = glance(data, side) if feature.is_encoded else glance_at(stored_picture(data, feature), side)
+    opened = readable(data) if feature.is_encoded else nullcontext(stored_picture(data, feature))
+    with opened as image:
+        size, gray = glance(image, side)
     if gray is None:
         return size, None
     pixels = np.asarray(gray)

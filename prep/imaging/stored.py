@@ -20,9 +20,6 @@ from tfshards.prep.imaging.pillow import (
 )
 from tfshards.schemas import Feature
 
-# What an audit decodes: only formats whose decoders execute nothing.
-_AUDITED = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
-
 
 def describe(data: bytes) -> str:
     """Return the format, height x width and mode of an encoded image as text."""
@@ -45,11 +42,7 @@ def stored_header(data: bytes) -> Header | None:
 
 @contextmanager
 def readable(
-    data: bytes,
-    allowed: tuple[str, ...] | None = None,
-    max_pixels: int = DEFAULT_MAX_PIXELS,
-    *,
-    allows_truncated: bool = False,
+    data: bytes, max_pixels: int = DEFAULT_MAX_PIXELS, *, allows_truncated: bool = False
 ) -> Iterator[Picture]:
     """Open an encoded image; the arguments are those of ``opened``.
 
@@ -57,7 +50,7 @@ def readable(
         ValueError: it cannot be decoded, or has too many pixels; the message has no control characters.
     """
     try:
-        with opened(data, allowed, max_pixels, allows_truncated=allows_truncated) as image:
+        with opened(data, max_pixels, allows_truncated=allows_truncated) as image:
             if image.width * image.height > max_pixels:
                 raise ValueError(f"{image.width} x {image.height} pixels; at most {max_pixels}")
             yield image
@@ -98,21 +91,12 @@ def decoded_fault(data: bytes, feature: Feature, max_pixels: int) -> str | None:
     return None
 
 
-def glance(data: bytes, side: int) -> tuple[tuple[int, int], Picture | None]:
-    """Return an image's (width, height) in pixels and a gray copy of it, ``side`` pixels wide and high.
+def glance(image: Picture, side: int) -> tuple[tuple[int, int], Picture | None]:
+    """Return a picture's (width, height) in pixels and a gray copy of it, ``side`` pixels wide and high.
 
     If ``side`` is 0, there is no copy, and no pixel is decoded. A JPEG is decoded at the smallest scale that
     has at least twice the side.
-
-    Raises:
-        ValueError: the image cannot be decoded; the message has no control characters.
     """
-    with readable(data, _AUDITED) as image:
-        return glance_at(image, side)
-
-
-def glance_at(image: Picture, side: int) -> tuple[tuple[int, int], Picture | None]:
-    """Return the same of a picture."""
     size = image.size
     if not side:
         return size, None

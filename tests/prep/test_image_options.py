@@ -47,12 +47,8 @@ def test_values_that_only_python_can_give_are_refused(given):
 def test_a_default_given_explicitly_changes_nothing(photos, tmp_path):
     outs = tmp_path / "1" / "out", tmp_path / "2" / "out"
     defaults = {field.name: field.default for field in fields(ImageOptions)}
-    # mask and usual_quality have no flags; a flag is false unless it is given
-    given = {
-        name: value
-        for name, value in defaults.items()
-        if value not in (None, False) and name != "usual_quality"
-    }
+    # mask has no flag; a flag is false unless it is given
+    given = {name: value for name, value in defaults.items() if value not in (None, False)}
     words = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
     for out, more in zip(outs, ([], [*words, "--duplicates=keep"]), strict=True):
         assert run(["build", "images", photos, out, "--max-rejected=100%", *more]).status == 0
