@@ -86,7 +86,7 @@ def main() -> None:
         print(" | ".join(rows[-1]), file=sys.stderr, flush=True)
     columns = ["", "old, s", "new, s", "wall, ratio", "CPU, ratio", "old, MB at the peak", "new, MB"]
     print(f"\n{measure.table(columns, rows)}\n\nThe best of {options.rounds} rounds; less is better.")
-    print(f"Load average {os.getloadavg()[0]:.1f}. {measure.machine(['tensorflow', 'numpy'])}")
+    print(measure.footnote(["tensorflow", "numpy"]))
 
 
 def of_process(tree: Path, name: str, dataset: str) -> list[float]:
