@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tfshards.prep.imaging import jpeg
 from tfshards.prep.imaging.convert import REDUCING_GAP, convert, orientation_of
-from tfshards.prep.imaging.masks import SIDEWAYS, Geometry, check_numbers, mask_turn
+from tfshards.prep.imaging.masks import SIDEWAYS, Geometry, mask_turn
 from tfshards.prep.imaging.options import MAX_BYTES, ImageOptions
 from tfshards.prep.imaging.pillow import (
     Header,
@@ -23,9 +23,8 @@ from tfshards.prep.imaging.pillow import (
     opened,
     why_not_opened,
 )
-from tfshards.prep.imaging.reasons import Reason
+from tfshards.prep.imaging.reasons import ImageError, Reason
 from tfshards.prep.imaging.whitelist import (
-    ImageError,
     check_header,
     check_pixels,
     check_strips,
@@ -127,8 +126,6 @@ def _keep_or_convert(
     images: Sequence[Geometry],
 ) -> Normalized:
     check_header(header, options)
-    if options.mask:
-        check_numbers(image, header, data)
     notes = list(notes_of(header, suffix))
     view, turn = _turned(image, options, images)
     size = options.size.size(*view.upright) if options.size else view.upright

@@ -13,7 +13,7 @@ import pytest
 from tests.campaigns import SCALE, SEED
 from tfshards.prep.imaging.normalize import normalize
 from tfshards.prep.imaging.options import ImageOptions
-from tfshards.prep.imaging.whitelist import ImageError
+from tfshards.prep.imaging.reasons import ImageError
 
 from .corpus.damage import damaged
 from .corpus.files import KINDS
