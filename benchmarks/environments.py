@@ -26,7 +26,7 @@ REQUIREMENTS = {
     "litdata": _LITDATA,
     "datasets": _DATASETS,
     "datasets-map": _DATASETS,
-    "webdataset": ("webdataset==1.0.2", "numpy"),
+    "webdataset": ("webdataset==1.0.2", "numpy==2.4.6"),
     "tfrecord": ("tfrecord==1.14.6",),
     "views": (
         *{*_GRAIN, *_MDS, *_LITDATA},

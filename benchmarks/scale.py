@@ -40,8 +40,6 @@ LINKS_PER_FILE = 60_000
 SMALLEST, LARGEST = 50_000, 150_000
 # of a dataset that is resharded: shards, records in each, and new shards
 OLD_SHARDS, SHARD_RECORDS, NEW_SHARDS = 10_000, 10_000, 8_000
-
-
 BUILD_HEAD = ("inputs", "list", "plan", "write plan files", "commit", "process")
 BUILD_HEAD += ("peak RSS, MB", "shards", "plan files, MB")
 RESHARD_HEAD = ("records", "process", "peak RSS, MB", "new shards", "plan files, MB")
