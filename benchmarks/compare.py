@@ -115,7 +115,7 @@ def main() -> None:
         )
     columns = ["", "old, s", "new, s", "wall, ratio", "CPU, ratio", "old, MB at the peak", "new, MB"]
     print(f"\n{measure.table(columns, rows)}\n\nThe best of {options.rounds} rounds; less is better.")
-    print(f"Load average {os.getloadavg()[0]:.1f}. {measure.machine(['tensorflow', 'numpy'])}")
+    print(measure.footnote(["tensorflow", "numpy"]))
 
 
 def drawn_arrays(folder: Path) -> Path:

@@ -25,8 +25,7 @@ from tfshards.prep.building.rejects import (
 from tfshards.prep.building.state import Wanted, check_usable, inspect_output, outlook
 from tfshards.prep.building.write import Draft, Job, finished_shards, unfinished
 from tfshards.prep.engines.table import EngineName, find_run, is_distributed
-from tfshards.prep.imaging.options import ImageOptions
-from tfshards.prep.option import recorded_options
+from tfshards.prep.imaging.options import recorded_images
 from tfshards.prep.planning.make_plan import check_types, make_plan
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
 from tfshards.prep.planning.plan import Layouts, Plan, label_counts_of
@@ -227,7 +226,7 @@ class SourceBuild(Job):
 
     def _space(self) -> Callable[[Written], int] | None:
         """Return what ``space`` is for ``missing``; None if the shards may be far smaller than the inputs."""
-        images = ImageOptions(**recorded_options(ImageOptions.RECORDED, self.plan.options))
+        images = recorded_images(self.plan.options)
         keeps_sizes = images.resize is None and images.format == "keep" and self.options.compression == "none"
         return (lambda size: size.num_bytes + _RECORD_OVERHEAD * size.num_examples) if keeps_sizes else None
 

@@ -21,9 +21,6 @@ from tfshards.prep.imaging.pillow import (
 from tfshards.prep.imaging.pixels import stored_picture
 from tfshards.schemas import Feature
 
-# What is decoded to be compared or shown: only formats whose decoders execute nothing.
-_SHOWN = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
-
 
 def describe(data: bytes) -> str:
     """Return the format, height x width and mode of an encoded image as text."""
@@ -46,11 +43,7 @@ def stored_header(data: bytes) -> Header | None:
 
 @contextmanager
 def readable(
-    data: bytes,
-    allowed: tuple[str, ...] | None = None,
-    max_pixels: int = DEFAULT_MAX_PIXELS,
-    *,
-    allows_truncated: bool = False,
+    data: bytes, max_pixels: int = DEFAULT_MAX_PIXELS, *, allows_truncated: bool = False
 ) -> Iterator[Picture]:
     """Open an encoded image; the arguments are those of ``opened``.
 
@@ -58,7 +51,7 @@ def readable(
         ValueError: it cannot be decoded, or has too many pixels; the message has no control characters.
     """
     try:
-        with opened(data, allowed, max_pixels, allows_truncated=allows_truncated) as image:
+        with opened(data, max_pixels, allows_truncated=allows_truncated) as image:
             if image.width * image.height > max_pixels:
                 raise ValueError(f"{image.width} x {image.height} pixels; at most {max_pixels}")
             yield image
@@ -101,13 +94,13 @@ def decoded_fault(data: bytes, feature: Feature, max_pixels: int) -> str | None:
 
 @contextmanager
 def stored_image(data: bytes, feature: Feature) -> Iterator[Picture]:
-    """Open the value of an image feature, encoded or as pixels, in a format whose decoder executes nothing.
+    """Open the value of an image feature, encoded or as pixels.
 
     Raises:
         ValueError: it cannot be decoded; the message has no control characters.
     """
     if feature.is_encoded:
-        with readable(data, _SHOWN) as image:
+        with readable(data) as image:
             yield image
     else:
         yield stored_picture(data, feature)

@@ -172,7 +172,7 @@ def with_mask(picture: Picture, mask: bytes) -> Picture:
     Raises:
         ValueError: the mask cannot be decoded.
     """
-    with readable(mask, ("PNG",)) as image:
+    with readable(mask) as image:
         orientation = orientation_of(image)
         sides = picture.size if orientation < 5 else picture.size[::-1]
         numbers = image.resize(sides, Image.Resampling.NEAREST)

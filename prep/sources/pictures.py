@@ -13,8 +13,7 @@ from tfshards.prep.imaging.masks import Geometry
 from tfshards.prep.imaging.normalize import Normalized, normalize
 from tfshards.prep.imaging.options import CONVERSION, MAX_BYTES, ImageOptions
 from tfshards.prep.imaging.pillow import decoder_versions
-from tfshards.prep.imaging.reasons import Reason
-from tfshards.prep.imaging.whitelist import ImageError
+from tfshards.prep.imaging.reasons import ImageError, Reason
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Rejected
 from tfshards.prep.sources.fetching import FetchedContent

@@ -4,6 +4,8 @@ A fault is its name, a file, a text that occurs once in it, the text that replac
 then. Each was tried: the test fails with the fault, and passes without it.
 """
 
+from tests.faults.pixels import OUTCOMES, SHOWN
+
 FOLDERS = "tests/conformance/test_folders.py::test_a_folder_becomes_what_it_holds_or_is_refused"
 TABLES = "tests/conformance/test_tables.py::test_a_table_becomes_what_it_holds_or_is_refused"
 IMAGES = "tests/conformance/test_images.py::test_images_and_masks_become_what_they_show_or_are_refused"
@@ -83,15 +85,15 @@ FAULTS = [
     ("a mask of 16 bits is read as 8", "prep/imaging/masks.py",
      "WHITE).astype(np.uint16)",
      "WHITE).astype(np.uint8).astype(np.uint16)",
-     f"{IMAGES}[mask_PGM_of_1023]"),
+     f"{IMAGES}[mask_PGM_of_65535]"),
     ("the colors of a palette are the numbers of a mask", "prep/imaging/masks.py",
      "    if image.mode == \"P\":\n        return Image.fromarray(np.asarray(image))\n",
      "    if image.mode == \"P\":\n        return image.convert(\"L\")\n",
      f"{IMAGES}[mask_of_a_palette]"),
-    ("the numbers of a PGM are scaled", "prep/imaging/masks.py",
+    ("the numbers of 2 bits are scaled", "prep/imaging/masks.py",
      "return wide if number is None else",
      "return wide if number is None or number > 1 else",
-     f"{IMAGES}[mask_PGM_of_2]"),
+     f"{IMAGES}[mask_.png_of_2_bits]"),
     ("a mask is interpolated", "prep/imaging/convert.py",
      "Image.Resampling.NEAREST)",
      "Image.Resampling.BILINEAR)",
@@ -99,11 +101,11 @@ FAULTS = [
     ("transparent pixels are black", "prep/imaging/convert.py",
      "(255, 255, 255, 255)",
      "(0, 0, 0, 255)",
-     f"{IMAGES}[alpha_over_white]"),
+     SHOWN),
     ("16 bits lose the upper bit", "prep/imaging/depth.py",
      "(values >> used - 8)",
      "(values >> used - 7)",
-     f"{IMAGES}[16_bits_are_reduced]"),
+     f"{IMAGES}[gray_of_16_bits]"),
     ("8 bits become 16 by 256", "prep/imaging/convert.py",
      "depth.WHITE // 0xFF",
      "(depth.WHITE // 0xFF - 1)",
@@ -111,11 +113,11 @@ FAULTS = [
     ("orientation 6 turns the other way", "prep/imaging/convert.py",
      "6: Image.Transpose.ROTATE_270",
      "6: Image.Transpose.ROTATE_90",
-     f"{IMAGES}[PNG_turned_by_6]"),
+     SHOWN),
     ("a conversion is not counted", "prep/imaging/normalize.py",
      "return Normalized(encoded, (*notes, *turned, \"re-encoded\"), view)",
      "return Normalized(encoded, (*notes, *turned), view)",
-     f"{IMAGES}[.bmp_becomes_PNG]"),
+     OUTCOMES),
     ("a cut PNG is kept", "prep/imaging/whitelist.py",
      "    if fault:\n        raise ImageError(Reason.DAMAGED, fault)",
      "    if fault and image.built:\n        raise ImageError(Reason.DAMAGED, fault)",
@@ -127,7 +129,7 @@ FAULTS = [
     ("gray images of 3 channels become RGB", "prep/imaging/whitelist.py",
      "3: (\"1\", \"L\", \"RGB\"), 4: (\"L\", \"RGB\")",
      "3: (\"RGB\",), 4: (\"L\", \"RGB\")",
-     f"{IMAGES}[gray_PNG_is_kept]"),
+     OUTCOMES),
     ("boxes are not scaled", "prep/imaging/coordinates.py",
      "if coordinates.is_normalized else points * scale",
      "if coordinates.is_normalized else points",
