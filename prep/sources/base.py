@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -171,21 +171,6 @@ class Reader(Protocol):
 
     def options(self) -> dict[str, Json]:
         """Return the options that change the output, for the build id and the manifest."""
-
-
-@runtime_checkable
-class MovableReader(Reader, Protocol):
-    """A reader whose staged files may be copied to where other machines read them."""
-
-    def in_place(self) -> Mapping[str, Path]:
-        """Return the files of the user that are read in place, by the name of a copy of each."""
-
-    def moved(self, folder: AnyPath) -> Reader:
-        """Return the reader of copies of all files in another folder.
-
-        Raises:
-            InputError: a file that is read in place has changed since it was listed.
-        """
 
 
 class Source(Protocol):

@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 
 from tfshards.prep.imaging.formats import SUFFIXES
-from tfshards.prep.imaging.options import MAX_BYTES, ImageOptions
+from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.option import changed_options, check_choices, recorded_options
 from tfshards.prep.records.example import Values
-from tfshards.prep.sources.base import Accepted, Listing, Outcome, Reader, Rejected, Row
+from tfshards.prep.sources.base import Listing, Outcome, Reader, Row
 from tfshards.prep.sources.classes import ClassNames, given_class_names, twins
-from tfshards.prep.sources.fetching import FILES_AHEAD, read_as_listed, unreadable
+from tfshards.prep.sources.fetching import FILES_AHEAD, unreadable
 from tfshards.prep.sources.keys import KEY_FEATURE, groups_of_keys, to_bytes, to_text
 from tfshards.prep.sources.kinds import Recorded, check_num_inputs
 from tfshards.prep.sources.layout import Layout, check_split_folders, find_layout
@@ -32,6 +32,7 @@ from tfshards.prep.sources.pictures import (
     decoders_of,
     image_feature,
     mask_feature,
+    read_image,
 )
 from tfshards.prep.sources.split_lists import (
     check_split_list,
@@ -337,19 +338,14 @@ class FolderReader:
 
         def fetch(row: Row) -> EncodedImage:
             key = to_bytes(row.key)
-            content = read_as_listed(tree.at(key), row.size, row.stamp, MAX_BYTES)
-            return EncodedImage("image", content, key)
+            return EncodedImage("image", read_image(tree.at(key), row.size, row.stamp), key)
 
         is_far = isinstance(tree, RemoteTree)
         ahead = in_flight(fetch, rows, FILES_AHEAD, num_bytes=lambda row: row.size)
         found = ahead if is_far else map(fetch, rows)
         for row, image in zip(rows, found, strict=True):
             values: dict[str, Values] = {"label": row.label, "key": image.path}
-            conversions = convert_images(rules, [image], values)
-            if isinstance(conversions, Rejected):
-                yield conversions
-            else:
-                yield Accepted([values[name] for name in schema.names], conversions)
+            yield convert_images(rules, [image], values, schema.names)
 
 
 def _stage_pairs(

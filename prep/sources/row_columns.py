@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from string import Formatter
 from typing import Any, NamedTuple
 
@@ -37,8 +38,8 @@ from tfshards.prep.sources.roles import (
     meant,
     unknown_column,
 )
-from tfshards.prep.sources.wide import Wide, WideWriter
-from tfshards.schemas import InputError
+from tfshards.prep.sources.spill import Spill, Spilled
+from tfshards.schemas import Feature, InputError
 
 IMAGE_ROLES = ("image", "mask")
 # No encoded image has fewer bytes that a path cannot have.
@@ -129,7 +130,7 @@ class Content(NamedTuple):
         num_rows: number of rows.
         table: columns that hold no images.
         paths: path of the image in each row by column, empty for none.
-        wide: what has been written of encoded images.
+        spilled: what has been written of encoded images.
     """
 
     read: TableRows
@@ -137,7 +138,7 @@ class Content(NamedTuple):
     num_rows: int
     table: pa.Table
     paths: dict[str, list[bytes]]
-    wide: Wide | None
+    spilled: Spilled | None
 
     def of_role(self, role: str) -> Column | None:
         """Return the first column that has a role, or None."""
@@ -161,17 +162,27 @@ def _invalid(template: str, why: str) -> InputError:
 
 
 def read_once(
-    read: TableRows, columns: Sequence[Column], needed: Collection[str | None], writer: WideWriter
+    read: TableRows, columns: Sequence[Column], needed: Collection[str | None], folder: Path | None
 ) -> Content:
-    """Read the rows: encoded images are written, and all else that is stored or ``needed`` is in memory."""
+    """Read the rows: encoded images are written, and all else that is stored or ``needed`` is in memory.
+
+    Args:
+        read: the rows.
+        columns: their columns.
+        needed: columns that are used, even if they are not stored.
+        folder: where images are written; None for a preview.
+    """
     in_templates = template_columns({each.name: each.role for each in columns})
     undeclared = [each.name for each in columns if each.role is None and each.name not in in_templates]
     images = [column for column in columns if column.is_image and not is_template(column.name)]
+    embedded = tuple(column.feature for column in images if column.is_embedded)
     left = {each.name for each in columns if each.role == "drop" and each.name not in needed}
     left.update(column.name for column in images)
     empty = flattened(read.batches.schema.empty_table())
     parts = [empty.select([name for name in empty.column_names if name not in left])]
     paths: dict[str, list[bytes]] = {column.name: [] for column in images}
+    spill: Spill | None = None
+    spilled: list[pa.Table] = []
     num_rows = 0
     for batch in read.batches:
         rows = flattened(pa.Table.from_batches([batch]))
@@ -189,7 +200,9 @@ def read_once(
                 if not num_rows and not is_image_struct(column.kind):
                     _check_no_paths(column.name, content, read.where)
         if encoded:
-            writer.write(encoded)
+            if spill is None:
+                spill = Spill(folder, [Feature(name, "bytes", "bytes", (None,)) for name in embedded])
+            spilled.append(spill.add_images(encoded))
         num_rows += rows.num_rows
         parts.append(rows.select(parts[0].column_names))
     if not num_rows:
@@ -197,7 +210,10 @@ def read_once(
     table = pa.concat_tables(parts)
     templates = [column.name for column in columns if column.is_image and is_template(column.name)]
     paths |= {name: _template_paths(table, name, read.where) for name in templates}
-    return Content(read, columns, num_rows, table, paths, writer.close())
+    if spill is not None:
+        spill.finish()
+    held = Spilled(embedded, pa.concat_tables(spilled)) if spilled else None
+    return Content(read, columns, num_rows, table, paths, held)
 
 
 def _check_no_paths(name: str, content: pa.Array, where: str) -> None:

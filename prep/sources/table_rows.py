@@ -22,6 +22,7 @@ from tfshards.prep.sources.features import (
     is_bytes_type,
     is_image_struct,
     is_list_type,
+    numbers_of,
     shown,
     stored_column,
 )
@@ -50,9 +51,9 @@ from tfshards.prep.sources.row_columns import (
     row_groups,
     template_columns,
 )
+from tfshards.prep.sources.spill import SIZE
 from tfshards.prep.sources.staged import Rows, stage
 from tfshards.prep.sources.staged_reader import StagedReader
-from tfshards.prep.sources.wide import WideWriter
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.coordinates import coordinates_of
 from tfshards.schemas.errors import check_instance
@@ -154,7 +155,7 @@ class RowSource(NamedClasses, ABC):
         """
         needed = {group_by, *template_columns(self.roles)}
         read = self.rows(self._folder_of_images(), needed)
-        content = read_once(read, self._columns(read), needed, WideWriter(None if preview else folder))
+        content = read_once(read, self._columns(read), needed, None if preview else folder)
         files = {each.name: self._files_of(each, content) for each in content.columns if each.is_image}
         values = self._values(content)
         groups = None if group_by is None else row_groups(group_by, content, files)
@@ -219,8 +220,9 @@ class RowSource(NamedClasses, ABC):
 
     def _files_of(self, column: Column, content: Content) -> ImageFiles:
         """Return the files of a column of images."""
-        root, paths, wide = content.read.root, content.paths[column.name], content.wide
-        sizes = wide.sizes[column.feature] if column.is_embedded and wide else None
+        root, paths, sizes = content.read.root, content.paths[column.name], None
+        if column.is_embedded and content.spilled:
+            sizes = numbers_of(content.spilled.rows[SIZE + column.feature].combine_chunks())
         files = stat_images(root, paths, sizes, follow_links=self.follow_links)
         if not column.is_embedded:
             check_found(column.name, files, root)
@@ -284,7 +286,7 @@ class RowSource(NamedClasses, ABC):
             recorded={"source": self.kind, "columns": roles, **changed_options(self, self.RECORDED)},
             values={name: column.values for name, column in values.items()},
             images={column.feature: files[column.name] for column in images},
-            wide=content.wide,
+            spilled=content.spilled,
             keys=key and key_column(key.name, table[key.name]),
             splits=split_names(split.name, table[split.name]) if split else folder_splits(photo, content),
             faults=table[read.faults] if read.faults else None,
