@@ -148,10 +148,6 @@ class Listing:
         labels = np.full(len(numbers), -1) if self.labels is None else self.labels[numbers]
         return Columns(keys, labels.tolist(), self.sizes[numbers].tolist(), self.stamps[numbers].tolist())
 
-    def rows(self, numbers: IntArray) -> list[Row]:
-        """Return the plan rows of these examples."""
-        return self.columns(numbers).rows()
-
 
 class Reader(Protocol):
     """A source whose content is in files, so that workers can read it; a reader can be pickled."""

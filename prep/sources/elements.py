@@ -18,7 +18,7 @@ from tfshards.prep.imaging.pixels import encoded_picture, encoded_pixels
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.features import kind_of
 from tfshards.prep.sources.keys import to_bytes, to_text
-from tfshards.prep.sources.pictures import mask_options
+from tfshards.prep.sources.pictures import image_feature
 from tfshards.prep.sources.roles import check_undeclared, check_undeclared_boxes, features_of, resolve_roles
 from tfshards.schemas import Feature, InputError
 from tfshards.schemas.coordinates import Coordinates
@@ -108,8 +108,7 @@ def encode_element(
             features.append(_feature_of(feature_name, "label", "int64"))
             continue
         if role in ("image", "mask"):
-            options = images if role == "image" else mask_options(images)
-            feature = _feature_of(feature_name, role, options.dtype, options.shape)
+            feature = image_feature(feature_name, role, images)
             stored: Values = _image_value(name, value)
         else:
             if name not in roles:

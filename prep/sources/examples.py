@@ -36,7 +36,6 @@ from tfshards.prep.sources.staged import Rows, stage
 from tfshards.prep.sources.staged_reader import ROWS_NAME, ArrowKeys, StagedReader, mapped_table
 from tfshards.prep.sources.staging_folder import make_staged
 from tfshards.schemas import InputError, OptionsError
-from tfshards.schemas.coordinates import coordinates_of
 from tfshards.schemas.errors import check_instance, listed
 from tfshards.schemas.json_reader import take
 from tfshards.schemas.names import name_fault
@@ -147,10 +146,7 @@ class Examples(NamedClasses):
 
     def rules(self, form: Form) -> ImageRules:
         """Return how images are stored of elements of this form."""
-        masks = frozenset(feature.name for feature in form.features if feature.is_mask)
-        coordinates = coordinates_of(form.features)
-        image = next((feature.name for feature in form.features if feature.is_image), None)
-        return ImageRules(self.images, masks, coordinates, image, self.outside_boxes, self.boxes_in)
+        return ImageRules.of(form.features, self.images, self.outside_boxes, self.boxes_in)
 
 
 def _descriptions(bundle: Bundle, examples: object, meter: Meter) -> Iterator[Description]:

@@ -19,7 +19,7 @@ from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Accepted, Outcome, Rejected
 from tfshards.prep.sources.fetching import read_as_listed
 from tfshards.schemas import Feature, OptionsError
-from tfshards.schemas.coordinates import Coordinates
+from tfshards.schemas.coordinates import Coordinates, coordinates_of
 from tfshards.schemas.errors import listed
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.storage import AnyPath
@@ -73,6 +73,15 @@ class ImageRules:
     placed_in: str | None = None
     outside: Outside = "reject"
     boxes_in: Reference | None = None
+
+    @classmethod
+    def of(
+        cls, features: Sequence[Feature], options: ImageOptions, outside: Outside, boxes_in: Reference | None
+    ) -> ImageRules:
+        """Return the rules of examples of these features; coordinates refer to the first image."""
+        masks = frozenset(feature.name for feature in features if feature.is_mask)
+        placed_in = next((feature.name for feature in features if feature.is_image), None)
+        return cls(options, masks, coordinates_of(features), placed_in, outside, boxes_in)
 
     def __post_init__(self) -> None:
         if self.options.check == "none" and (self.masks or self.coordinates):
@@ -157,15 +166,12 @@ def _place(rules: ImageRules, values: dict[str, Values], file: Geometry) -> list
     return list(dict.fromkeys(notes))
 
 
-def image_feature(name: str, options: ImageOptions) -> Feature:
-    """Return the feature of images that are stored with these options."""
-    return Feature(name, "image", options.dtype, options.shape)
-
-
-def mask_feature(name: str, options: ImageOptions) -> Feature:
-    """Return the feature of masks that are stored with these options of images."""
-    options = mask_options(options)
-    return Feature(name, "mask", options.dtype, options.shape)
+# features check themselves, and elements have one set of them
+@lru_cache(maxsize=256)
+def image_feature(name: str, role: str, images: ImageOptions) -> Feature:
+    """Return the feature of images, or of masks, that are stored with these options of images."""
+    options = images if role == "image" else mask_options(images)
+    return Feature(name, role, options.dtype, options.shape)
 
 
 @lru_cache(maxsize=8)

@@ -29,7 +29,7 @@ from tfshards.prep.sources.features import (
 from tfshards.prep.sources.image_paths import ImageFiles, check_found, stat_images, unmentioned
 from tfshards.prep.sources.kinds import Recorded, check_num_inputs
 from tfshards.prep.sources.labels import key_column, label_column, split_names
-from tfshards.prep.sources.pictures import ImageRules, check_mask_depth, image_feature, mask_feature
+from tfshards.prep.sources.pictures import ImageRules, check_mask_depth, image_feature
 from tfshards.prep.sources.roles import (
     Role,
     check_effect,
@@ -55,7 +55,6 @@ from tfshards.prep.sources.spill import SIZE
 from tfshards.prep.sources.staged import Rows, stage
 from tfshards.prep.sources.staged_reader import StagedReader
 from tfshards.schemas import InputError, OptionsError
-from tfshards.schemas.coordinates import coordinates_of
 from tfshards.schemas.errors import check_instance
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.storage import AnyPath, any_path
@@ -265,19 +264,9 @@ class RowSource(NamedClasses, ABC):
         read, table = content.read, content.table
         images = [column for column in content.columns if column.is_image]
         photo, key, split = map(content.of_role, ("image", "key", "split"))
-        features = [
-            (mask_feature if column.role == "mask" else image_feature)(column.feature, self.images)
-            for column in images
-        ]
+        features = [image_feature(each.feature, each.role or "", self.images) for each in images]
         features += [column.feature for column in values.values()]
-        rules = ImageRules(
-            self.images,
-            masks=frozenset(column.feature for column in images if column.role == "mask"),
-            coordinates=coordinates_of(features),
-            placed_in=photo and photo.feature,
-            outside=self.outside_boxes,
-            boxes_in=self.boxes_in or read.boxes_in,
-        )
+        rules = ImageRules.of(features, self.images, self.outside_boxes, self.boxes_in or read.boxes_in)
         roles: dict[str, Json] = {each.name: each.role for each in content.columns if each.role}
         return Rows(
             num_rows=content.num_rows,
