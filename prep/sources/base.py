@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 from tfshards.prep.imaging.reasons import Reason
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.classes import ClassNames
-from tfshards.prep.sources.keys import RowKeys, to_bytes, to_text
+from tfshards.prep.sources.keys import find_key, to_bytes, to_text
 from tfshards.schemas import Schema
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
@@ -135,12 +134,7 @@ class Listing:
 
     def find(self, key: str) -> int | None:
         """Return the number of the example with this key, as plans store it, or None."""
-        wanted = to_bytes(key)
-        if isinstance(self.keys, RowKeys):
-            number = int(key) if key.isdecimal() else len(self.keys)
-        else:
-            number = bisect_left(self.keys, wanted)
-        return number if number < len(self.keys) and self.keys[number] == wanted else None
+        return find_key(self.keys, to_bytes(key))
 
     def columns(self, numbers: IntArray) -> Columns:
         """Return what plans hold of these examples."""

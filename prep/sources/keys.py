@@ -7,6 +7,7 @@ import os
 import re
 import unicodedata
 from abc import abstractmethod
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import BinaryIO, TypeVar, overload
 
@@ -86,6 +87,16 @@ class RowKeys(LazyKeys):
     def at(self, number: int) -> bytes:
         """Return a key by its number."""
         return b"%d" % number
+
+
+def find_key(keys: Sequence[bytes], key: bytes) -> int | None:
+    """Return the index of a key among sorted ones, or among row numbers; None if there is no such key."""
+    if isinstance(keys, RowKeys):
+        number = int(key) if key.isdigit() else len(keys)
+    else:
+        at = keys.at if isinstance(keys, LazyKeys) else keys.__getitem__
+        number = bisect_left(range(len(keys)), key, key=at)
+    return number if number < len(keys) and keys[number] == key else None
 
 
 # Joining all keys at once would need more memory than the keys.

@@ -7,6 +7,7 @@ machine read only the bytes of their rows.
 from __future__ import annotations
 
 import hashlib
+import os
 import secrets
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +29,6 @@ from tfshards.schemas.frames import masked_crc32c
 from tfshards.schemas.storage import AnyPath, in_flight, read_range
 from tfshards.schemas.storage.any_path import in_store, on_disk
 from tfshards.schemas.storage.untrusted import open_regular
-from tfshards.schemas.storage.verbs import ranges_of
 from tfshards.schemas.storage.writing import Sink, new_file
 
 _NAME_BYTES = 8
@@ -150,10 +150,12 @@ def spilled_values(folder: AnyPath, origins: Sequence[bytes]) -> list[dict[str, 
 def _read(folder: AnyPath, origins: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
     """Return origins in one file, each with the example there."""
     numbers = [_NUMBERS.unpack(origin[_NAME_BYTES:]) for origin in origins]
-    ranges = [(offset, offset + length) for offset, length, _ in numbers]
     with _reading(_path(folder, origins[0])) as path:
-        # an object is read on the threads that ``ranges_of`` would wait for
-        data = [read_range(path, *ranges[0])] if in_store(path) else [*ranges_of(path, ranges)]
+        if in_store(path):
+            data = [read_range(path, offset, offset + length) for offset, length, _ in numbers]
+        else:
+            with open_regular(path, buffering=0) as file:
+                data = [os.pread(file.fileno(), length, offset) for offset, length, _ in numbers]
     for (_, _, checksum), each in zip(numbers, data, strict=True):
         if masked_crc32c(each) != checksum:
             raise InputError(f"{path}: values were damaged after they were listed; run the same build again")

@@ -77,7 +77,7 @@ class Rows:
         recorded: what manifests record of the source.
         warnings: warnings for the user.
         skipped: number of entries that are no rows, by reason.
-        is_numbered: whether the keys are numbers that the source does not state, see ``Listing``.
+        is_numbered: whether ``keys`` are numbers that the source does not state, see ``Listing``.
     """
 
     num_rows: int
@@ -204,7 +204,7 @@ def _listing(rows: Rows, table: pa.Table, order: IntArray, warnings: Sequence[st
         warnings=(*rows.warnings, *warnings, *twins(splits or (), "splits"), *twins(rows.class_names)),
         groups=None if rows.groups is None else [rows.groups[number] for number in order.tolist()],
         shared=rows.image_column if len({*real}) < len(real) else None,
-        is_numbered=rows.is_numbered,
+        is_numbered=rows.is_numbered or KEY not in table.column_names,
     )
 
 

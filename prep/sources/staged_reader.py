@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mmap
 import os
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
@@ -21,7 +20,7 @@ from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row
 from tfshards.prep.sources.features import numbers_of
 from tfshards.prep.sources.fetching import FILES_AHEAD, local_copy
 from tfshards.prep.sources.image_paths import location_of
-from tfshards.prep.sources.keys import LazyKeys, to_bytes, to_text
+from tfshards.prep.sources.keys import LazyKeys, find_key, to_bytes, to_text
 from tfshards.prep.sources.spill import spilled_values
 from tfshards.schemas import Schema
 from tfshards.schemas.example import Decoded
@@ -217,9 +216,10 @@ class _StagedFiles:
         return ArrowKeys(self.rows[KEY]) if KEY in self.rows.column_names else None
 
     def find(self, rows: Sequence[Row]) -> IntArray:
-        """Return the numbers of some rows."""
+        """Return the numbers of some rows, which are also their keys if they have no other ones."""
         keys = self._keys
-        return np.array([keys.find(to_bytes(row.key)) if keys else int(row.key) for row in rows], np.int64)
+        found = (int(row.key) if keys is None else find_key(keys, to_bytes(row.key)) for row in rows)
+        return np.fromiter(found, np.int64, len(rows))
 
     def values(self, name: str, numbers: IntArray) -> Sequence[Any]:
         """Return the values of some rows in a column of ``rows``; None for each without this column."""
@@ -276,10 +276,3 @@ class ArrowKeys(LazyKeys):
     def at(self, number: int) -> bytes:
         """Return a key by its number."""
         return bytes(self._data[self._offsets[number] : self._offsets[number + 1]])
-
-    def find(self, key: bytes) -> int:
-        """Return the index of a key."""
-        index = bisect_left(range(len(self)), key, key=self.at)
-        if index == len(self) or self.at(index) != key:
-            raise KeyError(key)
-        return index
