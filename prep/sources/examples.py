@@ -31,7 +31,7 @@ from tfshards.prep.sources.keys import groups_of_keys, number_key, to_bytes, to_
 from tfshards.prep.sources.labels import label_column
 from tfshards.prep.sources.pictures import ImageRules, check_mask_depth
 from tfshards.prep.sources.roles import check_effect, check_roles, is_template
-from tfshards.prep.sources.spill import SPILLED, Spill, Spilled, header_of
+from tfshards.prep.sources.spill import SPILLED, Spill, header_of
 from tfshards.prep.sources.staged import Rows, stage
 from tfshards.prep.sources.staged_reader import ROWS_NAME, ArrowKeys, StagedReader, mapped_table
 from tfshards.prep.sources.staging_folder import make_staged
@@ -316,7 +316,8 @@ def stage_elements(
             **changed_options(source, source.RECORDED),
         },
         values={label: found.values} if label and found else {},
-        spilled=Spilled(tuple(feature.name for feature in form.spilled), table.select([*SPILLED])),
+        spilled=table.select([*SPILLED]),
+        spilled_names=[feature.name for feature in form.spilled],
         keys=table["key"],
         splits=table["split"] if table["split"][0].as_py() else None,
         groups=None if group_by is None else groups_of_keys(group_by, ArrowKeys(table["key"]), by),

@@ -14,10 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain, groupby
-from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -35,33 +32,13 @@ _NAME_BYTES = 8
 # offset, length and masked CRC-32C; origins in a file sort by offset
 _NUMBERS = struct.Struct(">QQI")
 # What ``Spill.add`` returns of a row: the number of bytes of its values, their digest, and their origin.
+# ``add_images`` also returns columns of the sizes of images, with names that begin with SIZE.
 SPILLED = {"size": pa.int64(), "digest": pa.binary(16), "origin": pa.large_binary()}
 SIZE = "size/"
 
 
-class Spilled(NamedTuple):
-    """The values of all rows of a source, as far as they were written to files.
-
-    Attributes:
-        names: features that have such values.
-        rows: the columns ``SPILLED``, and the sizes of the images of each feature ``SIZE``; -1 for none.
-    """
-
-    names: tuple[str, ...]
-    rows: pa.Table
-
-    @property
-    def digests(self) -> npt.NDArray[np.uint64]:
-        """The digest of each row, shape ``(num_rows, 2)``."""
-        return np.frombuffer(self.rows["digest"].combine_chunks().buffers()[1], "<u8").reshape(-1, 2)
-
-
 class Spill:
-    """A new file of values of rows.
-
-    Attributes:
-        num_bytes: size of the file.
-    """
+    """A new file of values of rows."""
 
     def __init__(self, folder: AnyPath | None, features: Sequence[Feature], header: bytes = b"") -> None:
         """Create the file in a folder; without one, for a preview, rows are only described.
@@ -75,18 +52,18 @@ class Spill:
         self._encode = example_encoder(Schema(tuple(features))) if features else lambda _: ()
         self._name = secrets.token_bytes(_NAME_BYTES)
         self._sink: Sink | None = None if folder is None else new_file(_path(folder, self._name), folder)
-        self.num_bytes: int = 0
+        self._num_bytes = 0
         self._write(header)
 
     def add(self, values: Sequence[Values]) -> tuple[int, bytes, bytes]:
         """Write the values of a row, in the order of the features; return its columns ``SPILLED``."""
         data = b"".join(self._encode(values))
-        origin = self._name + _NUMBERS.pack(self.num_bytes, len(data), masked_crc32c(data))
+        origin = self._name + _NUMBERS.pack(self._num_bytes, len(data), masked_crc32c(data))
         self._write(data)
         return len(data), hashlib.sha256(data).digest()[: SPILLED["digest"].byte_width], origin
 
     def add_images(self, columns: Mapping[str, pa.Array]) -> pa.Table:
-        """Write the encoded images of some rows, null for none; return the columns ``Spilled.rows``."""
+        """Write the images of some rows, null for none; return ``SPILLED``, and sizes, -1 for none."""
         images = zip(*(column.to_pylist() for column in columns.values()), strict=True)
         # lists of one image or none
         rows = [self.add([[] if each is None else [each] for each in row]) for row in images]
@@ -98,7 +75,7 @@ class Spill:
     def _write(self, data: bytes) -> None:
         if self._sink is not None:
             self._sink.write(data)
-        self.num_bytes += len(data)
+        self._num_bytes += len(data)
 
     def finish(self) -> None:
         """Finish the file, which other machines may not see before."""

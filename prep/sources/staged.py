@@ -27,7 +27,6 @@ from tfshards.prep.sources.features import TEXT, array_of, is_bytes_type, number
 from tfshards.prep.sources.image_paths import ImageFiles, is_url
 from tfshards.prep.sources.keys import KEY_FEATURE, RowKeys
 from tfshards.prep.sources.labels import key_fault, splits_of
-from tfshards.prep.sources.spill import Spilled
 from tfshards.prep.sources.staged_reader import (
     FAULT,
     IMAGE,
@@ -63,7 +62,9 @@ class Rows:
         features: features of the examples in order, without the key.
         values: values by feature, as ``features.StoredColumn`` has them.
         images: files of images and masks by feature.
-        spilled: values that were written to files while the source was read.
+        spilled: where the values of each row are that were written while the source was read, see
+            ``spill.SPILLED``.
+        spilled_names: features that have such values.
         arrays: files of arrays by feature, one after another; axis 0 counts the rows.
         keys: key of each row as ``TEXT``; by default the paths of the first image, if these are unique, or
             else row numbers.
@@ -86,7 +87,8 @@ class Rows:
     recorded: Mapping[str, Json]
     values: Mapping[str, pa.ChunkedArray] = field(default_factory=dict)
     images: Mapping[str, ImageFiles] = field(default_factory=dict)
-    spilled: Spilled | None = None
+    spilled: pa.Table | None = None
+    spilled_names: Sequence[str] = ()
     arrays: Mapping[str, tuple[ArrayFile, ...]] = field(default_factory=dict)
     keys: pa.ChunkedArray | None = None
     splits: pa.ChunkedArray | None = None
@@ -118,7 +120,7 @@ def stage(rows: Rows, folder: AnyPath, *, preview: bool = False) -> StagedReader
         root=rows.root,
         schema=listing.schema,
         rules=rows.rules,
-        spilled=rows.spilled.names if rows.spilled else (),
+        spilled=tuple(rows.spilled_names),
         arrays=rows.arrays,
         recorded=rows.recorded,
         has_remote_images=far,
@@ -139,9 +141,8 @@ def _keys_of_images(rows: Rows) -> tuple[pa.ChunkedArray | None, list[str]]:
     fault = key_fault(paths)
     if fault is None:
         return paths, []
-    is_embedded = rows.spilled is not None and name in rows.spilled.names
     line = f"the paths of the feature {name!r} are no keys, so that these are row numbers: {fault}"
-    return None, [] if is_embedded else [line]
+    return None, [] if name in rows.spilled_names else [line]
 
 
 def _table(rows: Rows, keys: pa.ChunkedArray | None) -> pa.Table:
@@ -152,7 +153,7 @@ def _table(rows: Rows, keys: pa.ChunkedArray | None) -> pa.Table:
     if keys is not None and rows.arrays:
         columns[ROW] = array_of(np.arange(rows.num_rows))
     if rows.spilled is not None:
-        columns[ORIGIN] = rows.spilled.rows["origin"]
+        columns[ORIGIN] = rows.spilled["origin"]
     columns |= {VALUE + name: values for name, values in rows.values.items()}
     for name, files in rows.images.items():
         parts = [pa.array(files.paths, TEXT), pa.array(files.sizes), pa.array(files.stamps)]
@@ -178,12 +179,13 @@ def _listing(rows: Rows, table: pa.Table, order: IntArray, warnings: Sequence[st
     for files in rows.images.values():
         sizes += np.maximum(files.sizes, 0)[order]
         stamps += [files.sizes.astype(np.uint64)[order], files.stamps.astype(np.uint64)[order]]
-    if rows.spilled:
-        digests = rows.spilled.digests[order]
+    if rows.spilled is not None:
+        digests = rows.spilled["digest"].combine_chunks().buffers()[1]
+        digests = np.frombuffer(digests, "<u8").reshape(-1, 2)[order]
         identity.update(digests.tobytes())
         stamps.append(digests[:, 0])
         if not rows.images:
-            sizes += numbers_of(rows.spilled.rows["size"].combine_chunks())[order]
+            sizes += numbers_of(rows.spilled["size"].combine_chunks())[order]
     for name, parts in rows.arrays.items():
         identity.update(repr((name, [part.identity for part in parts])).encode())
         stamps += [np.full(rows.num_rows, _array_stamp(part), np.uint64) for part in parts]

@@ -220,8 +220,8 @@ class RowSource(NamedClasses, ABC):
     def _files_of(self, column: Column, content: Content) -> ImageFiles:
         """Return the files of a column of images."""
         root, paths, sizes = content.read.root, content.paths[column.name], None
-        if column.is_embedded and content.spilled:
-            sizes = numbers_of(content.spilled.rows[SIZE + column.feature].combine_chunks())
+        if column.is_embedded and content.spilled is not None:
+            sizes = numbers_of(content.spilled[SIZE + column.feature].combine_chunks())
         files = stat_images(root, paths, sizes, follow_links=self.follow_links)
         if not column.is_embedded:
             check_found(column.name, files, root)
@@ -276,6 +276,7 @@ class RowSource(NamedClasses, ABC):
             values={name: column.values for name, column in values.items()},
             images={column.feature: files[column.name] for column in images},
             spilled=content.spilled,
+            spilled_names=[column.feature for column in images if column.is_embedded],
             keys=key and key_column(key.name, table[key.name]),
             splits=split_names(split.name, table[split.name]) if split else folder_splits(photo, content),
             faults=table[read.faults] if read.faults else None,
