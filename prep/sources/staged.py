@@ -183,12 +183,11 @@ def _listing(rows: Rows, table: pa.Table, order: IntArray, warnings: Sequence[st
         digests = rows.spilled["digest"].combine_chunks().buffers()[1]
         digests = np.frombuffer(digests, "<u8").reshape(-1, 2)[order]
         identity.update(digests.tobytes())
-        stamps.append(digests[:, 0])
         if not rows.images:
             sizes += numbers_of(rows.spilled["size"].combine_chunks())[order]
     for name, parts in rows.arrays.items():
         identity.update(repr((name, [part.identity for part in parts])).encode())
-        stamps += [np.full(rows.num_rows, _array_stamp(part), np.uint64) for part in parts]
+        stamps += [np.full(rows.num_rows, part.stamp, np.uint64) for part in parts]
         sizes += parts[0].row_bytes
     schema = Schema((*rows.features, KEY_FEATURE), rows.class_names)
     splits = splits_of(table[SPLIT]) if SPLIT in table.column_names else None
@@ -210,19 +209,11 @@ def _listing(rows: Rows, table: pa.Table, order: IntArray, warnings: Sequence[st
     )
 
 
-def _array_stamp(part: ArrayFile) -> int:
-    """Return a number that changes with the content of an array: of a copy, with its digest."""
-    if part.stamp:
-        return part.stamp
-    return int.from_bytes(hashlib.blake2b(part.identity.encode(), digest_size=8).digest(), "little")
-
-
 def _column_sums(column: pa.ChunkedArray) -> tuple[str, IntArray, npt.NDArray[np.uint64]]:
     """Return a digest of a column, and the size in bytes, -1 for null, and the stamp of each row.
 
     The column holds numbers, ``TEXT`` or text, or lists of these; null differs from any value. Results do not
-    depend on how Arrow divides or pads values. The stamp of a row changes with its bytes, so that ``append``
-    finds changed rows.
+    depend on how Arrow divides or pads values. The stamp of a row changes with its bytes.
     """
     # of lists, of their items, and of the content of these, because they come in parts of any length
     digests = lists, items, content = hashlib.sha256(), hashlib.sha256(), hashlib.sha256()
