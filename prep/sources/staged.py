@@ -27,11 +27,12 @@ from tfshards.prep.sources.features import TEXT, array_of, is_bytes_type, number
 from tfshards.prep.sources.image_paths import ImageFiles, is_url
 from tfshards.prep.sources.keys import KEY_FEATURE, RowKeys
 from tfshards.prep.sources.labels import key_fault, splits_of
+from tfshards.prep.sources.spill import SPILLED
 from tfshards.prep.sources.staged_reader import (
     FAULT,
+    GROUP,
     IMAGE,
     KEY,
-    ORIGIN,
     ROW,
     ROWS_NAME,
     SPLIT,
@@ -105,16 +106,15 @@ class Rows:
 def stage(rows: Rows, folder: AnyPath, *, preview: bool = False) -> StagedReader:
     """Return a reader of rows, after writing ``rows.arrow`` into a local folder, unless for a preview."""
     keys, warnings = (rows.keys, []) if rows.keys is not None else _keys_of_images(rows)
-    table, order = _table(rows, keys), np.arange(rows.num_rows)
+    table = _table(rows, keys)
     if keys is not None:
-        order = pc.array_sort_indices(keys.combine_chunks()).to_numpy().astype(np.int64)
-        table = table.take(pa.array(order))
+        table = table.take(pc.array_sort_indices(keys.combine_chunks()))
     if not preview:
         with pa.OSFile(str(folder / ROWS_NAME), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table.combine_chunks())
         table = mapped_table(folder / ROWS_NAME)
     far = any(is_url(rows.root) or any(map(is_url, files.paths)) for files in rows.images.values())
-    listing = _listing(rows, table, order, warnings)
+    listing = _listing(rows, table, warnings)
     return StagedReader(
         folder=str(folder),
         root=rows.root,
@@ -153,7 +153,9 @@ def _table(rows: Rows, keys: pa.ChunkedArray | None) -> pa.Table:
     if keys is not None and rows.arrays:
         columns[ROW] = array_of(np.arange(rows.num_rows))
     if rows.spilled is not None:
-        columns[ORIGIN] = rows.spilled["origin"]
+        columns |= {name: rows.spilled[name] for name in SPILLED}
+    if rows.groups is not None:
+        columns[GROUP] = pa.array(rows.groups, TEXT)
     columns |= {VALUE + name: values for name, values in rows.values.items()}
     for name, files in rows.images.items():
         parts = [pa.array(files.paths, TEXT), pa.array(files.sizes), pa.array(files.stamps)]
@@ -161,14 +163,14 @@ def _table(rows: Rows, keys: pa.ChunkedArray | None) -> pa.Table:
     return pa.table(columns)
 
 
-def _listing(rows: Rows, table: pa.Table, order: IntArray, warnings: Sequence[str]) -> Listing:
-    """Return the listing of the staged rows; ``order`` has the number in the source of each of them.
+def _listing(rows: Rows, table: pa.Table, warnings: Sequence[str]) -> Listing:
+    """Return the listing of the staged rows.
 
     The identity covers all that is staged, except the sizes and times of files of images.
     """
     sizes, stamps = np.zeros(rows.num_rows, np.int64), [np.zeros(rows.num_rows, np.uint64)]
     identity = hashlib.sha256()
-    for name in sorted({*table.column_names} - {ORIGIN}):
+    for name in sorted({*table.column_names} - {GROUP, *SPILLED}):
         column = table[name]
         values = pc.struct_field(column, "path") if name.startswith(IMAGE) else column
         digest, of_values, stamps_of_values = _column_sums(values)
@@ -176,15 +178,15 @@ def _listing(rows: Rows, table: pa.Table, order: IntArray, warnings: Sequence[st
         if name == SPLIT or name.startswith(VALUE):
             stamps.append(stamps_of_values)
             sizes += of_values if name != SPLIT else 0
-    for files in rows.images.values():
-        sizes += np.maximum(files.sizes, 0)[order]
-        stamps += [files.sizes.astype(np.uint64)[order], files.stamps.astype(np.uint64)[order]]
+    for name in rows.images:
+        fields = (pc.struct_field(table[IMAGE + name], each) for each in ("size", "stamp"))
+        size, stamp = (numbers_of(values.combine_chunks()) for values in fields)
+        sizes += np.maximum(size, 0)
+        stamps += [size.view(np.uint64), stamp.view(np.uint64)]
     if rows.spilled is not None:
-        digests = rows.spilled["digest"].combine_chunks().buffers()[1]
-        digests = np.frombuffer(digests, "<u8").reshape(-1, 2)[order]
-        identity.update(digests.tobytes())
-        if not rows.images:
-            sizes += numbers_of(rows.spilled["size"].combine_chunks())[order]
+        digests = table["digest"].combine_chunks()
+        identity.update(digests.buffers()[1][: len(digests) * digests.type.byte_width])
+        sizes += numbers_of(table["size"].combine_chunks()) if not rows.images else 0
     for name, parts in rows.arrays.items():
         identity.update(repr((name, [part.identity for part in parts])).encode())
         stamps += [np.full(rows.num_rows, part.stamp, np.uint64) for part in parts]
@@ -203,7 +205,7 @@ def _listing(rows: Rows, table: pa.Table, order: IntArray, warnings: Sequence[st
         skipped={name: count for name, count in rows.skipped.items() if count},
         identity=identity.hexdigest(),
         warnings=(*rows.warnings, *warnings, *twins(splits or (), "splits"), *twins(rows.class_names)),
-        groups=None if rows.groups is None else [rows.groups[number] for number in order.tolist()],
+        groups=None if rows.groups is None else [*ArrowKeys(table[GROUP])],
         shared=rows.image_column if len({*real}) < len(real) else None,
         is_numbered=rows.is_numbered or KEY not in table.column_names,
     )

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from tfshards.prep.sources.pictures import EncodedImage, ImageRules
 
 ROWS_NAME = "rows.arrow"
-# Columns of rows.arrow. Prefixes keep the names of features apart from these.
-KEY, SPLIT, FAULT = "key", "split", "fault"
+# Columns of rows.arrow, besides ``spill.SPILLED``. Prefixes keep the names of features apart from them.
+KEY, SPLIT, FAULT, GROUP = "key", "split", "fault", "group"
 # The number of the row in the source, for arrays, and the origin of its values in other files, see spill.py.
 ROW, ORIGIN = "row", "origin"
 VALUE, IMAGE = "value/", "image/"
