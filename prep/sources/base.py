@@ -166,13 +166,13 @@ class Reader(Protocol):
 class Source(Protocol):
     """An input as a user describes it."""
 
-    def stage(self, folder: Path, *, group_by: str | None = None, preview: bool = False) -> Reader:
+    def stage(self, folder: Path | None, *, group_by: str | None = None) -> Reader:
         """Return a reader, after copying into ``folder`` what workers cannot read in place.
 
         Args:
-            folder: a folder that is empty, except for the record of tfshards.
+            folder: a folder that is empty, except for the record of tfshards; None to write nothing, if only
+                the listing and the options will be asked for.
             group_by: what the listing groups examples by; None for no groups.
-            preview: write nothing into the folder; only the listing and the options will be asked for.
 
         Raises:
             OptionsError: this source cannot group by ``group_by``.

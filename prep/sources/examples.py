@@ -104,19 +104,18 @@ class Examples(NamedClasses):
         if template := next(filter(is_template, self.roles), None):
             raise OptionsError(f"roles: {template!r} is a template of paths, which only tables have")
 
-    def stage(self, folder: Path, *, group_by: str | None = None, preview: bool = False) -> StagedReader:
+    def stage(self, folder: Path | None, *, group_by: str | None = None) -> StagedReader:
         """Return a reader of the examples, after reading them into ``folder``.
 
         Args:
-            folder: an empty folder.
+            folder: an empty folder; None to read the examples, but write nothing.
             group_by: a regular expression with one group, for the keys.
-            preview: read the examples, but write nothing.
 
         Raises:
             InputError: there are no examples, they differ in their names, dtypes or shapes, a value cannot be
                 stored, or a key is repeated.
         """
-        bundle = Bundle(self, None if preview else folder)
+        bundle = Bundle(self, folder)
         with Meter("reading examples", _length_of(self.examples), "examples") as meter:
             table = described(_descriptions(bundle, self.examples, meter))
         bundle.close()
@@ -134,7 +133,6 @@ class Examples(NamedClasses):
             group_by=group_by,
             warnings=[f"the split {each!r} has no examples; it is left out" for each in sorted(left)],
             is_numbered=bundle.is_numbered,
-            preview=preview,
         )
 
     def check(self, form: Form) -> None:
@@ -286,12 +284,12 @@ def stage_elements(
     source: Examples,
     form: Form,
     table: pa.Table,
-    folder: AnyPath,
+    folder: AnyPath | None,
     *,
     group_by: str | None,
     warnings: Sequence[str] = (),
     is_numbered: bool = False,
-    preview: bool = False,
+    is_written: bool = False,
 ) -> StagedReader:
     """Return a reader of the described elements of one form, whose values are in a folder; see ``stage``.
 
@@ -325,7 +323,7 @@ def stage_elements(
         warnings=[*form.warnings(), *([found.warning] if found and found.warning else []), *warnings],
         is_numbered=is_numbered,
     )
-    return stage(rows, folder, preview=preview)
+    return stage(rows, folder, is_written=is_written)
 
 
 def keep_described(table: pa.Table, folder: AnyPath) -> None:
@@ -352,7 +350,7 @@ def kept_elements(source: Examples, folder: AnyPath, group_by: str | None) -> St
         keys = [to_text(table["key"][row].as_py()) for row in (0, other)]
         form.check_same(keys[0], _form_in(folder, table["origin"][other].as_py()), keys[1])
     # workers find keys and origins in the descriptions
-    return stage_elements(source, form, table, folder, group_by=group_by, preview=True)
+    return stage_elements(source, form, table, folder, group_by=group_by, is_written=True)
 
 
 def _form_in(folder: AnyPath, origin: bytes) -> Form:

@@ -145,7 +145,7 @@ class ImageFolder:
         """Return the source with these class names, unless it has its own; some may have no folder."""
         return self if self.class_names is not None else replace(self, class_names=names, _may_lack=True)
 
-    def stage(self, folder: Path, *, group_by: str | None = None, preview: bool = False) -> Reader:
+    def stage(self, folder: Path | None, *, group_by: str | None = None) -> Reader:
         """Return a reader of the images, which are listed by their names, sizes and modification times.
 
         Examples are grouped by ``folder``, or by what the one group of a regular expression matches in keys.
@@ -169,7 +169,7 @@ class ImageFolder:
         options |= decoders_of(self.images, has_masks=masks is not None)
         if masks is None:
             return FolderReader(self, options, listing)
-        return _stage_pairs(self, options, tree.root, listing, masks, folder, preview=preview)
+        return _stage_pairs(self, options, tree.root, listing, masks, folder)
 
     def _listing(self, tree: Tree) -> tuple[Listing, FolderFiles | None]:
         """Return the listing of the images, and the mask of each if there are masks."""
@@ -353,9 +353,7 @@ def _stage_pairs(
     root: bytes,
     listing: Listing,
     masks: FolderFiles,
-    folder: Path,
-    *,
-    preview: bool,
+    folder: Path | None,
 ) -> Reader:
     """Return a reader of images with their masks, which it finds in a table."""
     # needs Arrow, which images without masks do not
@@ -387,4 +385,4 @@ def _stage_pairs(
         warnings=listing.warnings,
         skipped=listing.skipped,
     )
-    return stage(rows, folder, preview=preview)
+    return stage(rows, folder)

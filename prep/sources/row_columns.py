@@ -167,7 +167,7 @@ def read_once(
         read: the rows.
         columns: their columns.
         needed: columns that are used, even if they are not stored.
-        folder: where images are written; None for a preview.
+        folder: where images are written; None to write nothing.
     """
     in_templates = template_columns({each.name: each.role for each in columns})
     undeclared = [each.name for each in columns if each.role is None and each.name not in in_templates]

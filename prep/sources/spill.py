@@ -41,7 +41,7 @@ class Spill:
     """A new file of values of rows."""
 
     def __init__(self, folder: AnyPath | None, features: Sequence[Feature], header: bytes = b"") -> None:
-        """Create the file in a folder; without one, for a preview, rows are only described.
+        """Create the file in a folder; without one, rows are only described.
 
         Args:
             folder: the folder.

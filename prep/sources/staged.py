@@ -103,20 +103,23 @@ class Rows:
     is_numbered: bool = False
 
 
-def stage(rows: Rows, folder: AnyPath, *, preview: bool = False) -> StagedReader:
-    """Return a reader of rows, after writing ``rows.arrow`` into a local folder, unless for a preview."""
+def stage(rows: Rows, folder: AnyPath | None, *, is_written: bool = False) -> StagedReader:
+    """Return a reader of rows, after writing ``rows.arrow`` into a local folder, unless it is written.
+
+    Without a folder, the reader only lists the rows.
+    """
     keys, warnings = (rows.keys, []) if rows.keys is not None else _keys_of_images(rows)
     table = _table(rows, keys)
     if keys is not None:
         table = table.take(pc.array_sort_indices(keys.combine_chunks()))
-    if not preview:
+    if folder is not None and not is_written:
         with pa.OSFile(str(folder / ROWS_NAME), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table.combine_chunks())
         table = mapped_table(folder / ROWS_NAME)
     far = any(is_url(rows.root) or any(map(is_url, files.paths)) for files in rows.images.values())
     listing = _listing(rows, table, warnings)
     return StagedReader(
-        folder=str(folder),
+        folder=str(folder or ""),
         root=rows.root,
         schema=listing.schema,
         rules=rows.rules,

@@ -143,7 +143,7 @@ class RowSource(NamedClasses, ABC):
     def rows(self, root: AnyPath | None, needed: Collection[str | None]) -> TableRows:
         """Return the rows; ``needed`` names columns that are used, even if they are not stored."""
 
-    def stage(self, folder: Path, *, group_by: str | None = None, preview: bool = False) -> StagedReader:
+    def stage(self, folder: Path | None, *, group_by: str | None = None) -> StagedReader:
         """Return a reader of the rows; they are copied into ``folder``, but not files of images.
 
         Raises:
@@ -154,11 +154,11 @@ class RowSource(NamedClasses, ABC):
         """
         needed = {group_by, *template_columns(self.roles)}
         read = self.rows(self._folder_of_images(), needed)
-        content = read_once(read, self._columns(read), needed, None if preview else folder)
+        content = read_once(read, self._columns(read), needed, folder)
         files = {each.name: self._files_of(each, content) for each in content.columns if each.is_image}
         values = self._values(content)
         groups = None if group_by is None else row_groups(group_by, content, files)
-        return stage(self._rows(content, files, values, groups), folder, preview=preview)
+        return stage(self._rows(content, files, values, groups), folder)
 
     def _folder_of_images(self) -> AnyPath | None:
         root = None if self.root is None else any_path(self.root)
