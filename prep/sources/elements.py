@@ -108,7 +108,7 @@ def encode_element(
             features.append(_feature_of(feature_name, "label", "int64"))
             continue
         if role in ("image", "mask"):
-            feature = image_feature(feature_name, role, images)
+            feature = image_feature(feature_name, images, role)
             stored: Values = _image_value(name, value)
         else:
             if name not in roles:

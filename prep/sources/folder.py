@@ -273,7 +273,7 @@ class ImageFolder:
         else:
             in_split = np.array([order.get(place[0], -1) if place else -1 for place in places])[folder_of]
         splits = {split: np.flatnonzero(in_split == number) for split, number in order.items()}
-        features = [image_feature("image", "image", self.images)]
+        features = [image_feature("image", self.images)]
         features += [Feature("label", "label", "int64")] if layout.numbers else []
         labels = np.array([place[1] if place else -1 for place in places], np.int64)[folder_of]
         return Listing(
@@ -369,7 +369,7 @@ def _stage_pairs(
     image, *others = listing.schema.features[:-1]
     rows = Rows(
         num_rows=len(keys),
-        features=[image, image_feature("mask", "mask", source.images), *others],
+        features=[image, image_feature("mask", source.images, "mask"), *others],
         rules=ImageRules(source.images, frozenset({"mask"})),
         recorded=recorded,
         values={} if labels is None else {"label": pa.chunked_array([labels])},

@@ -168,7 +168,7 @@ def _place(rules: ImageRules, values: dict[str, Values], file: Geometry) -> list
 
 # features check themselves, and elements have one set of them
 @lru_cache(maxsize=256)
-def image_feature(name: str, role: str, images: ImageOptions) -> Feature:
+def image_feature(name: str, images: ImageOptions, role: str = "image") -> Feature:
     """Return the feature of images, or of masks, that are stored with these options of images."""
     options = images if role == "image" else mask_options(images)
     return Feature(name, role, options.dtype, options.shape)

@@ -264,7 +264,7 @@ class RowSource(NamedClasses, ABC):
         read, table = content.read, content.table
         images = [column for column in content.columns if column.is_image]
         photo, key, split = map(content.of_role, ("image", "key", "split"))
-        features = [image_feature(each.feature, each.role or "", self.images) for each in images]
+        features = [image_feature(each.feature, self.images, each.role or "") for each in images]
         features += [column.feature for column in values.values()]
         rules = ImageRules.of(features, self.images, self.outside_boxes, self.boxes_in or read.boxes_in)
         roles: dict[str, Json] = {each.name: each.role for each in content.columns if each.role}
