@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from tfshards.prep.building.commit import produce
 from tfshards.prep.building.output import claimed, dataset_name, output_folder, staged
@@ -139,9 +137,8 @@ def plan(
     folder = output_folder(dataset, source.location())
     state = inspect_output(folder)
     check_usable(state)
-    with tempfile.TemporaryDirectory() as staging:
-        reader = source.stage(Path(staging), group_by=options.group_by, preview=True)
-        found = make_plan(reader, dataset_name(folder, options), counts, seed, options)
+    reader = source.stage(None, group_by=options.group_by)
+    found = make_plan(reader, dataset_name(folder, options), counts, seed, options)
     report_warning(*found.warnings)
     report_line(*outlook(state, wanted_of(found)))
     return found

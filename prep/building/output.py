@@ -12,7 +12,7 @@ from pathlib import Path
 from tfshards.prep.building.state import OutputState, check_usable, inspect_output, system_fault
 from tfshards.prep.planning.options import Options
 from tfshards.prep.progress.lines import report_warning
-from tfshards.prep.sources.base import MovableReader, Reader, Source
+from tfshards.prep.sources.base import Reader, Source
 from tfshards.prep.sources.staging_folder import remove_staged, staged_folder
 from tfshards.prep.writing.build_folder import BuildFolder, linked
 from tfshards.schemas import BuildError, InputError, OptionsError
@@ -135,7 +135,10 @@ def staged(
 
 def _uploaded(reader: Reader, local: Path, area: AnyPath) -> Reader:
     """Return a reader of staged files, after copying them from this machine into a folder of a store."""
-    if not isinstance(reader, MovableReader):
+    # needs Arrow, which a folder of images does not
+    from tfshards.prep.sources.staged_reader import StagedReader
+
+    if not isinstance(reader, StagedReader):
         raise InputError(
             f"workers on other machines cannot read the copies of this source in {local}; build into a "
             "folder that all of them mount, or with engine='local'"

@@ -19,8 +19,14 @@ from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.planning.make_plan import check_option_types, make_plan
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
 from tfshards.prep.progress.lines import report_warning
-from tfshards.prep.sources.elements import Elements
-from tfshards.prep.sources.spill import Spill, described, keep_described, kept_elements
+from tfshards.prep.sources.examples import (
+    Bundle,
+    Description,
+    Examples,
+    described,
+    keep_described,
+    kept_elements,
+)
 from tfshards.prep.sources.staged_reader import ROWS_NAME
 from tfshards.prep.sources.staging_folder import staged_name, staging_gone
 from tfshards.prep.writing.build_folder import BuildFolder, ShardId
@@ -101,7 +107,7 @@ class WriteShards(Transform):  # type: ignore[misc]
         roles = {} if roles is None else roles
         images = ImageOptions() if images is None else images
         options = Options() if options is None else options
-        elements = Elements((), roles, images, class_names, outside_boxes, boxes_in)
+        elements = Examples((), roles, images, class_names, outside_boxes, boxes_in)
         if "key" in roles.values():
             raise OptionsError(
                 "roles: the key of an element is the first of the pair, so no value has the role key"
@@ -141,7 +147,7 @@ class WriteSteps:
 
     folder: AnyPath
     name: str
-    elements: Elements
+    elements: Examples
     shards: ShardCounts
     seed: int
     overwrite: bool
@@ -153,11 +159,11 @@ class WriteSteps:
         # the next build of the dataset removes files with this name, if this one is killed
         return self.folder / staged_name(self.run_id)
 
-    def bundle(self) -> Spill:
+    def bundle(self) -> Bundle:
         """Return a bundle, whose values are stored in the folder of this run."""
-        return Spill(self.elements, self._staging, is_bundle=True)
+        return Bundle(self.elements, self._staging, has_others=True)
 
-    def plan(self, descriptions: Iterable[Sequence[Any]]) -> tuple[str, list[_Task]]:
+    def plan(self, descriptions: Iterable[Description]) -> tuple[str, list[_Task]]:
         """Plan the build; return it and the shards to write, none if the dataset is up to date."""
         table = described(descriptions)
         if not table.num_rows:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from pathlib import Path
 from typing import TypeAlias, cast
 
 from tfshards.prep.building.build import SourceBuild
@@ -176,8 +174,7 @@ def _advice_for_paths(*, is_given: bool) -> Iterator[None]:
 
 def _class_names(source: Source) -> Sequence[str]:
     """Return the class names of a source."""
-    with tempfile.TemporaryDirectory() as staging:
-        return source.stage(Path(staging), preview=True).listing().schema.class_names
+    return source.stage(None).listing().schema.class_names
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,13 +18,14 @@ from tfshards.prep.imaging.options import MAX_BYTES
 from tfshards.prep.imaging.stored import stored_header
 from tfshards.prep.sources.annotations import Annotations, ImageRows, Values, is_text
 from tfshards.prep.sources.classes import usual_split
-from tfshards.prep.sources.fetching import Boundary, read_content, read_file
+from tfshards.prep.sources.fetching import Boundary, read_file
 from tfshards.prep.sources.keys import to_text
 from tfshards.prep.sources.row_columns import TableRows
 from tfshards.schemas import InputError
 from tfshards.schemas.errors import listed
 from tfshards.schemas.json_reader import load_json, shown
 from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.untrusted import read_most
 
 # Annotation files of a folder: those of the first form that it has are read.
 _FORMS = ("annotations/instances_*.json", "annotations/person_keypoints_*.json", "*/_annotations.coco.json")
@@ -312,7 +313,7 @@ def _other_sizes(root: Path, sizes: Mapping[bytes, tuple[object, object]], insid
     for name in compared:
         path = os.path.join(os.fsencode(root), name)
         with suppress(OSError):
-            data = read_content(path, MAX_BYTES).data if inside.holds(path) else None
+            data = read_most(path, MAX_BYTES)[1] if inside.holds(path) else None
             header = stored_header(data) if data else None
             # either may be upright
             if header and header.size not in (sizes[name], sizes[name][::-1]):

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 
 from tfshards.prep.imaging.formats import SUFFIXES
-from tfshards.prep.imaging.options import MAX_BYTES, ImageOptions
+from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.option import changed_options, check_choices, recorded_options
 from tfshards.prep.records.example import Values
-from tfshards.prep.sources.base import Accepted, Listing, Outcome, Reader, Rejected, Row
+from tfshards.prep.sources.base import Listing, Outcome, Reader, Row
 from tfshards.prep.sources.classes import ClassNames, given_class_names, twins
-from tfshards.prep.sources.fetching import FILES_AHEAD, read_as_listed, unreadable
+from tfshards.prep.sources.fetching import FILES_AHEAD, unreadable
 from tfshards.prep.sources.keys import KEY_FEATURE, groups_of_keys, to_bytes, to_text
 from tfshards.prep.sources.kinds import Recorded, check_num_inputs
 from tfshards.prep.sources.layout import check_split_folders, find_layout
@@ -30,7 +30,7 @@ from tfshards.prep.sources.pictures import (
     convert_images,
     decoders_of,
     image_feature,
-    mask_feature,
+    read_image,
 )
 from tfshards.prep.sources.split_lists import (
     check_split_list,
@@ -145,7 +145,7 @@ class ImageFolder:
         """Return the source with these class names, unless it has its own; some may have no folder."""
         return self if self.class_names is not None else replace(self, class_names=names, _may_lack=True)
 
-    def stage(self, folder: Path, *, group_by: str | None = None, preview: bool = False) -> Reader:
+    def stage(self, folder: Path | None, *, group_by: str | None = None) -> Reader:
         """Return a reader of the images, which are listed by their names, sizes and modification times.
 
         Examples are grouped by ``folder``, or by what the one group of a regular expression matches in keys.
@@ -169,7 +169,7 @@ class ImageFolder:
         options |= decoders_of(self.images, has_masks=masks is not None)
         if masks is None:
             return FolderReader(self, options, listing)
-        return _stage_pairs(self, options, tree.root, listing, masks, folder, preview=preview)
+        return _stage_pairs(self, options, tree.root, listing, masks, folder)
 
     def _listing(self, tree: Tree) -> tuple[Listing, FolderFiles | None]:
         """Return the listing of the images, and the mask of each if there are masks."""
@@ -319,19 +319,14 @@ class FolderReader:
 
         def fetch(row: Row) -> EncodedImage:
             key = to_bytes(row.key)
-            content = read_as_listed(tree.at(key), row.size, row.stamp, MAX_BYTES)
-            return EncodedImage("image", content, key)
+            return EncodedImage("image", read_image(tree.at(key), row.size, row.stamp), key)
 
         is_far = isinstance(tree, RemoteTree)
         ahead = in_flight(fetch, rows, FILES_AHEAD, num_bytes=lambda row: row.size)
         found = ahead if is_far else map(fetch, rows)
         for row, image in zip(rows, found, strict=True):
             values: dict[str, Values] = {"label": row.label, "key": image.path}
-            conversions = convert_images(rules, [image], values)
-            if isinstance(conversions, Rejected):
-                yield conversions
-            else:
-                yield Accepted([values[name] for name in schema.names], conversions)
+            yield convert_images(rules, [image], values, schema.names)
 
 
 def _stage_pairs(
@@ -340,9 +335,7 @@ def _stage_pairs(
     root: bytes,
     listing: Listing,
     masks: FolderFiles,
-    folder: Path,
-    *,
-    preview: bool,
+    folder: Path | None,
 ) -> Reader:
     """Return a reader of images with their masks, which it finds in a table."""
     # needs Arrow, which images without masks do not
@@ -358,7 +351,7 @@ def _stage_pairs(
     image, *others = listing.schema.features[:-1]
     rows = Rows(
         num_rows=len(keys),
-        features=[image, mask_feature("mask", source.images), *others],
+        features=[image, image_feature("mask", source.images, "mask"), *others],
         rules=ImageRules(source.images, frozenset({"mask"})),
         recorded=recorded,
         values={} if labels is None else {"label": pa.chunked_array([labels])},
@@ -374,4 +367,4 @@ def _stage_pairs(
         warnings=listing.warnings,
         skipped=listing.skipped,
     )
-    return stage(rows, folder, preview=preview)
+    return stage(rows, folder)

@@ -163,7 +163,7 @@ class LocalTree:
         return FolderFiles.of(keys, sizes, stamps, marks, skipped, empty)
 
     def at(self, path: bytes) -> bytes:
-        """Return the full path of a file or folder, for ``read_content``."""
+        """Return the full path of a file or folder, for ``read_as_listed``."""
         return os.path.join(self.root, path)
 
     def _reason(

@@ -685,12 +685,6 @@ RARE = [
     row("images inside or by path", pictures("a.png", "b.png", **{"in/in.parquet": {"image": EACH}}),
         table("in/in.parquet", max_rejected="90%"), stored({"train": {"0": {"image": 7}, "1": {"image": 1}}},
         rejected={"missing": 2})),
-    *(row(f"bytes that are paths, {name}", pictures("a.png", **{"in/in.parquet": {"x": values}}),
-        table("in/in.parquet", {"x": "image"}), refused(InputError, "'x'", "text")) for name,
-        values in {"which exist": [b"a.png"], "one of which begins like an image": [b"GIF89a1.png",
-        b"a.png"], "one of which is long": [b"a.png", b"x/" * 2500 + b"a.png"], "one of which is missing":
-        [None, b"a.png"], "without a suffix": [b"a/b", b"c"], "in a dictionary": pa.array([b"a.png",
-        b"a.png"]).dictionary_encode()}.items()),
     *(row(f"text that is a path {name}", pictures("GIF89a1.png", **{"in/in.parquet": {"x": pa.array(
         ["GIF89a1.png"], kind)}}), table("in/in.parquet", {"x": "image"}), stored(named("GIF89a1.png",
         feature="x"))) for name, kind in {"that begins like an image": pa.string(),
