@@ -44,7 +44,7 @@ READ = [
     "gray_is_kept_with_1_channel",
     "channels_are_kept",
     "16_bits_are_kept",
-    "gray_PNG_is_kept",
+    "gray_is_kept_with_1_channel",
     "mask_turned_by_6",
     "mask_of_16_bits",
     "in_memory,_big-endian",

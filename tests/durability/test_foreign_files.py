@@ -74,7 +74,7 @@ CASES = {
     "keys": ("keys", "remove data --keys keys", 1, FAULTS),
     "new labels": ("new.csv", "relabel data --labels new.csv", 1, FAULTS),
     "class names": ("names", "build images photos other --class-names names", 1, FAULTS),
-    "options": ("options", "build images photos other --config options", 1, FAULTS),
+    "options": ("options", "build images photos other --config options", 2, FAULTS),
     "annotations": ("coco.json", "build coco coco.json other", 1, FAULTS),
     "an array": ("x.npy", "build arrays x=x.npy other", 1, {**FAULTS, "hole": NO_NPY}),
     "arrays": ("x.npz", "build arrays x.npz other", 1, {**FAULTS, "hole": NO_ZIP}),

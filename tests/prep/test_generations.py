@@ -152,7 +152,7 @@ def test_a_damaged_pointer_leads_to_restore(use, tmp_path):
     manifest = built(out)
     text = (out / "dataset.json").read_text()
     (out / "dataset.json").write_text(text.replace('"totals"', '"total"'))
-    with pytest.raises(FormatError, match=f"'tfshards restore {out}' with a folder"):
+    with pytest.raises(FormatError, match=f"'tfshards generations {out}' lists what 'tfshards restore'"):
         use(out)
     assert restore(out, manifest.folder) == manifest
 
