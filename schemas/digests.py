@@ -1,4 +1,4 @@
-"""Checksums and digests: of files, and of records CRC-32C of many at once and digests in any order."""
+"""Digests: the hash of a file with its text in manifests, and digests of records in any order."""
 
 from __future__ import annotations
 
@@ -37,9 +37,20 @@ def masked(crc: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
 NUM_LAST_BYTES = 8
 
 
+# The hash of a file, and the text of its digest in manifests.
+HASH = hashlib.sha256
+DIGEST_START = "sha256:"
+DIGEST_PATTERN = f"{DIGEST_START}[0-9a-f]{{{2 * HASH().digest_size}}}"
+
+
+def digest_of(content: hashlib._Hash) -> str:
+    """Return the digest of what was hashed, in the form of the manifest."""
+    return f"{DIGEST_START}{content.hexdigest()}"
+
+
 def bytes_digest(data: bytes) -> str:
     """Return the digest of the content of a file, in the form of the manifest."""
-    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+    return digest_of(HASH(data))
 
 
 def examples_digest(lengths: npt.NDArray[np.int64], checksums: npt.NDArray[np.uint32]) -> str:

@@ -5,7 +5,6 @@ A directory is a dataset if it has a manifest.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -14,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from tfshards.schemas.compression import Compression
+from tfshards.schemas.digests import DIGEST_START, HASH
 from tfshards.schemas.errors import FormatError, InputError, Problem, one_line, size
 from tfshards.schemas.json_reader import (
     Json,
@@ -58,8 +58,8 @@ REQUIRES = "tfshards>=0.1"
 OTHER_BYTES = "its bytes have changed: the digest differs"
 # Bytes at the start of a manifest, which name the release that it requires.
 _HEAD = 200
-_DIGEST_MARK = '"digest": "sha256:'
-_NO_DIGEST = "sha256:" + "0" * 64
+_DIGEST_MARK = f'"digest": "{DIGEST_START}'
+_NO_DIGEST = DIGEST_START + "0" * 64
 
 
 @dataclass(frozen=True, repr=False)
@@ -246,7 +246,7 @@ def with_digest(text: str) -> str:
     if not mark:
         return text
     head, tail = before + mark, rest[64:]
-    digest = hashlib.sha256(f"{head}{'0' * 64}{tail}".encode("utf-8", "surrogatepass"))
+    digest = HASH(f"{head}{'0' * 64}{tail}".encode("utf-8", "surrogatepass"))
     return f"{head}{digest.hexdigest()}{tail}"
 
 

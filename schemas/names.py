@@ -1,4 +1,4 @@
-"""The names that datasets, splits and shards may have, which are safe in paths and reports."""
+"""Names and ids: what datasets, splits, shards and folders of builds may be named, and how ids are made."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tfshards.schemas.digests import NUM_LAST_BYTES, digest_together
+from tfshards.schemas.digests import DIGEST_PATTERN, NUM_LAST_BYTES, digest_together
 from tfshards.schemas.index import FRAME_OVERHEAD, IntArray, companion_path
 from tfshards.schemas.json_reader import Json, JsonRecord, as_json, at, shown
 from tfshards.schemas.names import shard_path_fault
@@ -51,14 +51,14 @@ class Totals(JsonRecord):
         return None
 
 
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_DIGEST = re.compile(DIGEST_PATTERN)
 
 
 def digest_fault(digest: str) -> str | None:
     """Return what is wrong with a digest, or None."""
     if _DIGEST.fullmatch(digest):
         return None
-    return f"is {shown(digest)}, must be 'sha256:' and 64 lower-case hex digits"
+    return f"is {shown(digest)}, must match {DIGEST_PATTERN}"
 
 
 @dataclass(frozen=True)

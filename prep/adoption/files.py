@@ -10,7 +10,7 @@ from itertools import count
 from typing import NamedTuple
 
 from tfshards.prep.progress.lines import report_line, report_warning
-from tfshards.prep.sources.classes import usual_order
+from tfshards.prep.sources.classes import USUAL_SPLITS, usual_order
 from tfshards.schemas import FormatError, InputError, Problem
 from tfshards.schemas.compression import CODEC_ERRORS, Compression
 from tfshards.schemas.errors import counted, listed
@@ -25,7 +25,7 @@ from tfshards.schemas.storage.verbs import each, sizes_below
 # x.tfrecord, x.tfrecord-00000-of-00008, data_tfrecord-00000-of-00001.gz, x.tfrec, x.tfrecords.gz
 _TFRECORD_NAME = re.compile(r"(?:^|[._-])tfrec(?:ords?)?(?:[._-]|$)", re.IGNORECASE)
 _NUMBERED = re.compile(r"(?P<head>.*?)(?P<index>[0-9]+)-of-(?P<total>[0-9]+)(?P<tail>.*)", re.DOTALL)
-_WORD = re.compile(r"(?:train|training|validation|valid|val|dev|eval|test|testing)\d*")
+_WORD = re.compile(rf"(?:{'|'.join(USUAL_SPLITS)}|eval)\d*")
 _SEPARATOR = re.compile(r"[^a-z0-9]+")
 _GZIP_START = b"\x1f\x8b"
 # how many files a message names

@@ -1,4 +1,4 @@
-"""The decoder: open files with Pillow, which no other file imports, and report what their headers state."""
+"""The decoder: open files with Pillow, report their headers, and name what others use of Pillow."""
 
 from __future__ import annotations
 

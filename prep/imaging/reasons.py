@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Reason(str, Enum):
-    """Why an input is rejected: what a rejects file and a manifest hold, and docs/reference.md explains."""
+    """Why an input is rejected: what a rejects file and a manifest hold, and docs/rules.md explains."""
 
     __hash__ = str.__hash__
     __str__ = str.__str__

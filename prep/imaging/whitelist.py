@@ -1,4 +1,4 @@
-"""The rules by which opened images are accepted, and stored unchanged."""
+"""Acceptance: the rules by which opened images are rejected, or accepted and stored unchanged."""
 
 from __future__ import annotations
 

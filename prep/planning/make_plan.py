@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -18,6 +17,7 @@ from tfshards.prep.sources.base import Listing, Reader, Source
 from tfshards.prep.sources.classes import quoted
 from tfshards.prep.sources.keys import parts_of
 from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas.digests import HASH, digest_of
 from tfshards.schemas.json_reader import Json
 
 
@@ -132,11 +132,11 @@ def _membership(listing: Listing, seed: int, options: Options) -> Membership:
 
 def _inputs_digest(listing: Listing, membership: Membership) -> str:
     """Return a digest of what a listing says of the inputs, except their modification times."""
-    digest = hashlib.sha256()
+    digest = HASH()
     digest.update(listing.identity.encode("utf-8", "surrogateescape"))
     for index, part in enumerate(parts_of(listing.keys)):
         digest.update(b"\0" * (index > 0) + part)
     digest.update(json.dumps({split: len(held) for split, held in membership.examples.items()}).encode())
     for numbers in (listing.sizes, listing.labels, *membership.examples.values()):
         digest.update(b"" if numbers is None else np.ascontiguousarray(numbers, "<i8").data)
-    return f"sha256:{digest.hexdigest()}"
+    return digest_of(digest)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import numpy.typing as npt
 from tfshards.prep.records.frames import Frame, RecordError, frame, read_in_order
 from tfshards.schemas import Shard
 from tfshards.schemas.compression import Compression, compress
-from tfshards.schemas.digests import NUM_LAST_BYTES, bytes_digest, examples_digest
+from tfshards.schemas.digests import HASH, NUM_LAST_BYTES, bytes_digest, digest_of, examples_digest
 from tfshards.schemas.index import FRAME_OVERHEAD, IntArray, RecordIndex, keys_bytes, labels_bytes
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.verbs import Sink, read_once
@@ -62,7 +61,7 @@ class ShardFile:
     has_keys: bool = False
 
     def __post_init__(self) -> None:
-        self._digest = hashlib.sha256()
+        self._digest = HASH()
         self._num_bytes = 0
         self._last_bytes = b""
         self._lengths: list[int] = []
@@ -102,7 +101,7 @@ class ShardFile:
         """Return the entry of the shard at ``path`` in the manifest, and its companions by path."""
         lengths = np.array(self._lengths, dtype=np.int64) - FRAME_OVERHEAD
         checksums = np.frombuffer(b"".join(self._footers), dtype="<u4")
-        file = self._num_bytes, f"sha256:{self._digest.hexdigest()}", self._last_bytes.hex()
+        file = self._num_bytes, digest_of(self._digest), self._last_bytes.hex()
         labels = b"".join(self._labels) if self.has_labels else None
         return Records(lengths, checksums, file).describe(path, labels, self._keys if self.has_keys else None)
 

@@ -26,6 +26,7 @@ from tfshards.prep.records.example import Values
 from tfshards.prep.sources.fetching import changed, local_copy, unreadable
 from tfshards.schemas import Feature, InputError, TfshardsError
 from tfshards.schemas.compression import MAX_RATIO
+from tfshards.schemas.digests import HASH, digest_of
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.any_path import on_disk
@@ -258,7 +259,7 @@ class _Copy:
     first: AnyArray
     path: Path | None
     num_rows: int = 0
-    digest: hashlib._Hash = field(default_factory=hashlib.sha256)
+    digest: hashlib._Hash = field(default_factory=HASH)
 
     def __post_init__(self) -> None:
         if self.path is not None:
@@ -295,7 +296,7 @@ class _Copy:
         self.num_rows += len(array)
 
     def opened(self, where: str) -> OpenArray:
-        content, dtype = f"sha256:{self.digest.hexdigest()}", self.first.dtype.name
+        content, dtype = digest_of(self.digest), self.first.dtype.name
         if self.path is None:
             return _described(self._plain(), "", "C", content, dtype)
         self._write_header(self.path)

@@ -19,7 +19,7 @@ from tfshards.schemas.storage.untrusted import METADATA
 MAX_CLASSES = 10_000
 
 _SHOWN = 5
-# The escapes of labels.txt (see views.labels), a subset of Python's.
+# The escapes of labels.txt (see views/files.py), a subset of Python's.
 _ESCAPE = re.compile(r"\\(?:[\\tnr]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4})")
 _ESCAPED = re.compile(rf"(?:[^\\]|{_ESCAPE.pattern})*", re.DOTALL)
 

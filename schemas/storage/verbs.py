@@ -7,7 +7,6 @@ file system, mostly in a folder of unfinished files, and renamed. An object appe
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import posixpath
 import secrets
@@ -17,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from tfshards.schemas.digests import NUM_LAST_BYTES
+from tfshards.schemas.digests import HASH, NUM_LAST_BYTES, digest_of
 from tfshards.schemas.errors import InputError, size
 from tfshards.schemas.storage.any_path import AnyPath, RemotePath, is_remote
 from tfshards.schemas.storage.reader import RemoteStatus, in_flight
@@ -72,7 +71,7 @@ def read_once(path: AnyPath, tick: Callable[[int], object] | None = None) -> tup
 
     ``tick`` is called with the number of bytes of each block after it was read.
     """
-    digest = hashlib.sha256()
+    digest = HASH()
     block = memoryview(bytearray(_BLOCK))
     size, last = 0, b""
     with open_regular(path, buffering=0) as file:
@@ -82,7 +81,7 @@ def read_once(path: AnyPath, tick: Callable[[int], object] | None = None) -> tup
             last = (last + block[:num_bytes][-NUM_LAST_BYTES:])[-NUM_LAST_BYTES:]
             if tick:
                 tick(num_bytes)
-    return size, f"sha256:{digest.hexdigest()}", last.hex()
+    return size, digest_of(digest), last.hex()
 
 
 def file_digest(path: AnyPath, tick: Callable[[int], object] | None = None) -> str:
