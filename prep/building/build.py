@@ -27,7 +27,7 @@ from tfshards.prep.imaging.options import recorded_images
 from tfshards.prep.planning.make_plan import check_types, make_plan
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
 from tfshards.prep.planning.plan import Layouts, Plan, label_counts_of
-from tfshards.prep.progress.lines import Written, report_line, report_warning
+from tfshards.prep.progress.lines import Amount, report_line, report_warning
 from tfshards.prep.records.values import check_comparable
 from tfshards.prep.sources.base import Reader, Source
 from tfshards.prep.writing.build_folder import BuildFolder, Reject, ShardId, ShardPlan
@@ -182,7 +182,7 @@ class SourceBuild(Job):
         for shard in _shards_of(layouts):
             numbers = layouts[shard.split][shard.shard_index]
             text = inputs_plan(listing.columns(numbers))
-            yield ShardPlan(shard, text, Written(len(numbers), int(listing.sizes[numbers].sum())))
+            yield ShardPlan(shard, text, Amount(len(numbers), int(listing.sizes[numbers].sum())))
 
     def write(self, folder: BuildFolder) -> Draft:
         """Write every shard, and again those that change because of rejected inputs."""
@@ -191,7 +191,7 @@ class SourceBuild(Job):
         self.write_missing(task, self.balance(folder))
         return self.draft(folder)
 
-    def begin(self, folder: BuildFolder) -> dict[ShardId, Written]:
+    def begin(self, folder: BuildFolder) -> dict[ShardId, Amount]:
         """Return the shards of all inputs that are not finished; none if it is known what is rejected."""
         if self.options.duplicates != "keep":
             check_comparable(self.plan.listing.schema)
@@ -200,7 +200,7 @@ class SourceBuild(Job):
         # only now: shards that are balanced replace these
         return self.missing(self.task(folder), self._plans(self.plan.layouts), space=self._space())
 
-    def balance(self, folder: BuildFolder) -> dict[ShardId, Written]:
+    def balance(self, folder: BuildFolder) -> dict[ShardId, Amount]:
         """Return the shards of the inputs that are not rejected, except those that are finished."""
         rejects = folder.read_rejects(self.stamps)
         is_new = rejects is None
@@ -221,7 +221,7 @@ class SourceBuild(Job):
     def _final_layouts(self, rejects: Sequence[Reject]) -> Layouts:
         return final_layouts(self.plan, rejects, self.options, may_be_empty=self.may_be_empty)
 
-    def _space(self) -> Callable[[Written], int] | None:
+    def _space(self) -> Callable[[Amount], int] | None:
         """Return what ``space`` is for ``missing``; None if the shards may be far smaller than the inputs."""
         images = recorded_images(self.plan.options)
         keeps_sizes = images.resize is None and images.format == "keep" and self.options.compression == "none"

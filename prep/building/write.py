@@ -9,7 +9,7 @@ from functools import partial
 
 from tfshards.prep.building.state import Wanted, system_fault
 from tfshards.prep.engines.table import Work, run_on_threads
-from tfshards.prep.progress.lines import Written, report_line
+from tfshards.prep.progress.lines import Amount, report_line
 from tfshards.prep.progress.threads import num_begun
 from tfshards.prep.writing.build_folder import (
     BuildFolder,
@@ -104,8 +104,8 @@ class Job(ABC):
         *,
         what: str = "",
         is_balancing: bool = False,
-        space: Callable[[Written], int] | None = None,
-    ) -> dict[ShardId, Written]:
+        space: Callable[[Amount], int] | None = None,
+    ) -> dict[ShardId, Amount]:
         """Write the plans of shards; return the shards that are not finished, with their sizes.
 
         ``space`` returns the bytes that shards of a size take; None if they may be far smaller than the
@@ -117,7 +117,7 @@ class Job(ABC):
         folder, what = task.folder, what or self.what
         folder.open()
 
-        def write(plan: ShardPlan) -> tuple[ShardId, tuple[str, Written]]:
+        def write(plan: ShardPlan) -> tuple[ShardId, tuple[str, Amount]]:
             folder.write_plan(plan)
             return plan.shard, (plan_digest(plan.text), plan.size)
 
@@ -145,7 +145,7 @@ class Job(ABC):
         folder.forget(missing)
         return missing
 
-    def write_missing(self, task: ShardTask, missing: Mapping[ShardId, Written]) -> None:
+    def write_missing(self, task: ShardTask, missing: Mapping[ShardId, Amount]) -> None:
         """Write the shards that ``missing`` has returned."""
         if not missing:
             return
@@ -193,6 +193,6 @@ def run_work(run: Callable[[Work], None], work: Work, output: AnyPath) -> None:
         raise BuildError(str(failure) or type(failure).__name__) from failure
 
 
-def _total(sizes: Iterable[Written]) -> Written:
+def _total(sizes: Iterable[Amount]) -> Amount:
     numbers = [*sizes]
-    return Written(sum(size.num_examples for size in numbers), sum(size.num_bytes for size in numbers))
+    return Amount(sum(size.num_examples for size in numbers), sum(size.num_bytes for size in numbers))

@@ -17,7 +17,7 @@ from tfshards.prep.engines.table import Work
 from tfshards.prep.option import check_choices
 from tfshards.prep.planning.options import ShardCounts, parse_shard_size
 from tfshards.prep.planning.plan import plan_id_of
-from tfshards.prep.progress.lines import Written, report_line
+from tfshards.prep.progress.lines import Amount, report_line
 from tfshards.prep.writing.build_folder import BuildFolder, Reject, ShardId, ShardPlan
 from tfshards.prep.writing.shard import ShardTask
 from tfshards.schemas import BuildError, Manifest, Shard, Split
@@ -143,7 +143,7 @@ class Derived(Job):
             num_shards={name: len(split.sizes) for name, split in self.splits.items()},
         )
 
-    def _space(self) -> Callable[[Written], int] | None:
+    def _space(self) -> Callable[[Amount], int] | None:
         """Return what ``space`` is for ``missing``; None if it is not known by how much records shrink."""
         if self.outline.compression == "none":
             return lambda size: size.num_bytes
@@ -165,7 +165,7 @@ class Derived(Job):
             split = self.splits[shard.split]
             size = split.sizes[shard.shard_index]
             text = runs_plan(split.olds, split.runs(shard.shard_index))
-            yield ShardPlan(shard, text, Written(size, int(size * shares[shard.split])))
+            yield ShardPlan(shard, text, Amount(size, int(size * shares[shard.split])))
 
 
 def derived_from_all(

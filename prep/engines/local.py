@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from tfshards.prep.engines.table import Work, run_on_threads, share
-from tfshards.prep.progress.lines import Written
+from tfshards.prep.progress.lines import Amount
 from tfshards.prep.progress.threads import is_limited, limited_jobs, num_jobs, num_writers
 from tfshards.schemas import BuildError, TfshardsError
 from tfshards.schemas.storage.any_path import in_store
@@ -56,7 +56,7 @@ def run(work: Work) -> None:
         raise others.lost() from None
 
 
-def num_processes(size: Written, num_shards: int, num_cores: int | None = None) -> int:
+def num_processes(size: Amount, num_shards: int, num_cores: int | None = None) -> int:
     """Return the number of other processes that pay off to write this many examples and bytes.
 
     There are none where they cannot be started, or would get another file as their standard error.

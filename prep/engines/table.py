@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal, TypeAlias, cast
 
-from tfshards.prep.progress.lines import Meter, Written
+from tfshards.prep.progress.lines import Amount, Meter
 from tfshards.prep.progress.threads import STOPPED, num_writers
 from tfshards.schemas import OptionsError, TfshardsError
 from tfshards.schemas.storage import AnyPath
@@ -44,7 +44,7 @@ class Work:
     function: Callable[[Any], object]
     items: Sequence[object]
     label: str
-    size: Written
+    size: Amount
     folder: AnyPath
     sources: tuple[AnyPath, ...] = ()
     measure: Callable[[], int]

@@ -27,7 +27,7 @@ from tfshards.prep.building.output import existing_folder
 from tfshards.prep.building.write import run_work
 from tfshards.prep.engines.table import EngineName, Work, find_run
 from tfshards.prep.exporting import parquet, webdataset
-from tfshards.prep.progress.lines import Written, report_line, report_warning
+from tfshards.prep.progress.lines import Amount, report_line, report_warning
 from tfshards.prep.progress.threads import check_working
 from tfshards.prep.records.dataset_files import check_outside_datasets
 from tfshards.prep.records.frames import RecordError, read_parts
@@ -182,7 +182,7 @@ def export(
                 function=partial(_write, folder, work, exported),
                 items=missing,
                 label="export",
-                size=Written(sum(s.num_examples for s in shards), sum(s.record_bytes for s in shards)),
+                size=Amount(sum(s.num_examples for s in shards), sum(s.record_bytes for s in shards)),
                 folder=work,
                 sources=(root,),
                 measure=lambda: sum(p.shard.num_examples for p in missing if (folder / p.path).exists()),

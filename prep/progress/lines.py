@@ -38,8 +38,8 @@ def report_warning(*texts: str) -> None:
         LOGGER.warning("%s", one_line(text))
 
 
-class Written(NamedTuple):
-    """How much is written."""
+class Amount(NamedTuple):
+    """How much is to be written, or has been."""
 
     num_examples: int = 0
     num_bytes: int = 0

@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import NamedTuple
 
-from tfshards.prep.progress.lines import Written
+from tfshards.prep.progress.lines import Amount
 from tfshards.prep.progress.threads import num_jobs
 from tfshards.prep.sources.staging_folder import (
     has_record_of,
@@ -92,7 +92,7 @@ class ShardPlan(NamedTuple):
 
     shard: ShardId
     text: bytes
-    size: Written
+    size: Amount
 
 
 def plan_digest(text: bytes) -> str:

@@ -14,13 +14,13 @@ from importlib import import_module
 from pathlib import Path
 
 from tfshards.prep.engines.table import Work, find_run
-from tfshards.prep.progress.lines import Written
+from tfshards.prep.progress.lines import Amount
 from tfshards.prep.progress.threads import check_working, limited_jobs
 from tfshards.schemas import InputError, TfshardsError
 
 NUM_ITEMS = 60
 # of all items, so that helpers pay off
-_LARGE = Written(NUM_ITEMS, 1 << 40)
+_LARGE = Amount(NUM_ITEMS, 1 << 40)
 _Function = Callable[[Path, int], None]
 
 
