@@ -105,7 +105,7 @@ def _info_json(manifest: Manifest) -> dict[str, Json]:
     info: dict[str, Json] = {
         "name": _snake_case(manifest.name),
         "version": VERSION,
-        "description": f"Amount by tfshards from dataset.json. Build {manifest.build_id}.",
+        "description": f"Written by tfshards from dataset.json. Build {manifest.build_id}.",
         "fileFormat": "tfrecord",
         "splits": [
             {
