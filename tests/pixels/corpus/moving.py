@@ -25,7 +25,7 @@ _STILL = encoded(Image.fromarray(noise()), "WEBP", lossless=True)
 
 
 _AVIF = encoded(RGB, "AVIF")
-# Amount by imagecodecs 2026.3.6, since Pillow writes 8 bits only.
+# Written by imagecodecs 2026.3.6, since Pillow writes 8 bits only.
 DEEP_AVIF = Path(__file__).parent / "avif"
 _REDUCED = "16 bits of color to 8"
 
