@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tfshards.loader import torch as torch
     from tfshards.loader.array_batches import Batches, batches
-    from tfshards.loader.devices import distribute, steps_per_epoch
+    from tfshards.loader.devices import distribute
     from tfshards.loader.examples.weights import class_weights
     from tfshards.loader.options.boxes import Boxes, Keypoints
     from tfshards.loader.options.image import Image
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tfshards.loader.pipeline import load
     from tfshards.loader.random_access import Records
     from tfshards.loader.receipts import Occurrence, when, which
-    from tfshards.loader.speed.bench import Speeds, bench
+    from tfshards.loader.speeds import Speeds, bench
     from tfshards.loader.tensors.description import feature_description
     from tfshards.loader.training.progress import Progress
     from tfshards.loader.training.resume import Resume
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 # the public names of each module
 _NAMES = {
     "array_batches": "Batches batches",
-    "devices": "distribute steps_per_epoch",
+    "devices": "distribute",
     "examples.weights": "class_weights",
     "options.boxes": "Boxes Keypoints",
     "options.image": "Image",
@@ -41,7 +41,7 @@ _NAMES = {
     "pipeline": "load",
     "random_access": "Records",
     "receipts": "Occurrence when which",
-    "speed.bench": "Speeds bench",
+    "speeds": "Speeds bench",
     "tensors.description": "feature_description",
     "training.progress": "Progress",
     "training.resume": "Resume",
@@ -68,7 +68,6 @@ __all__ = [
     "distribute",
     "feature_description",
     "load",
-    "steps_per_epoch",
     "when",
     "which",
 ]

@@ -28,7 +28,6 @@ from tfshards.loader.options.load_options import (
     whole_cache_of,
 )
 from tfshards.loader.options.selection import Classes, Facts, Mix, Part, Position, Shuffle, Tracker
-from tfshards.loader.options.validation import suggests
 from tfshards.loader.options.worker import Worker, log_part, num_cpus, other_workers, reads_all
 from tfshards.loader.order.epoch import Ints
 from tfshards.loader.order.plan import facts_of, make_plan, no_steps
@@ -47,7 +46,6 @@ _READ_BYTES = 16 << 20
 _FEWEST_ROWS = 4
 
 
-@suggests
 def batches(
     path: str | os.PathLike[str] | Mix,
     split: str | None = None,
@@ -93,7 +91,7 @@ def batches(
     options = LoadOptions(**locals())
     surroundings = other_workers()
     if surroundings and not options.is_worker_given and options.this_worker.count == 1:
-        warnings.warn(reads_all(surroundings, "batches"), stacklevel=3)
+        warnings.warn(reads_all(surroundings, "batches"), stacklevel=2)
     return Batches(options)
 
 
@@ -118,7 +116,7 @@ class Batches:
             *([] if self.steps_per_epoch else [no_steps(source, self._steps.plan.assignment)]),
         ]
         for note in notes:
-            warnings.warn(note, stacklevel=4)
+            warnings.warn(note, stacklevel=3)
         self._source = source
         self._parser = Parser(content.parsed)
         if content.images:

@@ -14,7 +14,7 @@ from tfshards.loader.options.validation import check_choice, check_index, check_
 from tfshards.schemas import Feature, OptionsError, Schema
 from tfshards.schemas.storage import AnyPath, RemotePath, any_path
 
-Classes: TypeAlias = "Sequence[str] | Sequence[int] | Mapping[str, float] | Mapping[int, float]"
+Classes: TypeAlias = Sequence[str] | Sequence[int] | Mapping[str, float] | Mapping[int, float]
 
 
 @dataclass(frozen=True)

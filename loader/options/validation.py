@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
-import functools
-import inspect
-from collections.abc import Callable, Sequence
-from typing import ParamSpec, TypeGuard, TypeVar
+from collections.abc import Sequence
+from typing import TypeGuard
 
 import numpy as np
 
 from tfshards.schemas import OptionsError
-
-P = ParamSpec("P")
-Result = TypeVar("Result")
 
 
 def invalid(name: str, found: object, allowed: str) -> OptionsError:
@@ -55,19 +49,3 @@ def check_seed(name: str, seed: int) -> None:
     """Raise unless ``seed`` fits an int64."""
     if not is_integer(seed) or not -(2**63) <= seed < 2**63:
         raise invalid(name, seed, "an integer of 64 bits, from -2**63 to 2**63 - 1")
-
-
-def suggests(function: Callable[P, Result]) -> Callable[P, Result]:
-    """Return ``function`` with an error for unknown parameters that names the one that was meant."""
-    names = [*inspect.signature(function).parameters]
-
-    @functools.wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> Result:
-        for name in kwargs:
-            if name not in names:
-                meant = difflib.get_close_matches(name, names, 1)
-                remedy = f"was {meant[0]}= meant?" if meant else f"its parameters are {', '.join(names)}"
-                raise OptionsError(f"{function.__name__}() has no parameter {name}=; {remedy}")
-        return function(*args, **kwargs)
-
-    return call

@@ -116,10 +116,10 @@ DECODED_PER_CPU = 4
 PARSED_AHEAD, BATCHES_AHEAD = 2, 2
 
 
-def make_batches(feed: Feed, content: Content) -> tf.data.Dataset:
+def make_batches(feed: Feed) -> tf.data.Dataset:
     """Return the batches of what ``feed`` plans, some of them ready before they are requested."""
     if not feed.plan.is_next_epoch_each_time:
-        return _batches(feed, content, *feed.begin())
+        return _batches(feed, *feed.begin())
     scalar = tf.TensorSpec([], tf.int64)
 
     def of_iteration(begin: tf.Tensor, end: tf.Tensor) -> tf.data.Dataset:
@@ -134,19 +134,19 @@ def make_batches(feed: Feed, content: Content) -> tf.data.Dataset:
         marks = none.concatenate(second).concatenate(none.repeat(feed.sure - 3)).concatenate(sure)
         if feed.sure < 3:
             marks = none.repeat(feed.sure - 1).concatenate(sure)
-        marked = tf.data.Dataset.zip(_batches(feed, content, begin, end), marks.concatenate(none.repeat()))
+        marked = tf.data.Dataset.zip(_batches(feed, begin, end), marks.concatenate(none.repeat()))
         return mapped(marked, lambda batch, _: batch)
 
     iterations = mapped(tf.data.Dataset.range(1), lambda _: tuple(call_method(feed.begin, [], [scalar] * 2)))
     return flat_mapped(iterations, of_iteration)
 
 
-def _batches(feed: Feed, content: Content, begin: tf.Tensor, end: tf.Tensor) -> tf.data.Dataset:
+def _batches(feed: Feed, begin: tf.Tensor, end: tf.Tensor) -> tf.data.Dataset:
     """Return the batches of the chunks ``[begin, end)``."""
-    assignment = feed.plan.assignment
+    assignment, content = feed.plan.assignment, feed.content
 
     def parse(begin: tf.Tensor, end: tf.Tensor, records: tf.Tensor) -> Values:
-        return _parse(content, feed, *completed(feed, begin, end, records))
+        return _parse(feed, *completed(feed, begin, end, records))
 
     parsed = mapped(read_groups(feed, begin, end), parse, PARSED_AHEAD)
     if feed.group > 1 or content.by_example:
@@ -166,12 +166,12 @@ def _batches(feed: Feed, content: Content, begin: tf.Tensor, end: tf.Tensor) -> 
     return mapped(steps, lambda *batch: delivered(content, *batch)).prefetch(BATCHES_AHEAD)
 
 
-def _parse(content: Content, feed: Feed, begin: tf.Tensor, end: tf.Tensor, records: tf.Tensor) -> Values:
+def _parse(feed: Feed, begin: tf.Tensor, end: tf.Tensor, records: tf.Tensor) -> Values:
     """Return the values of the steps ``[begin, end)``: ``(steps, batch_size, ...)``, or ``(rows, ...)``.
 
     The latter for groups of one step, and if examples are processed one by one.
     """
-    assignment = feed.plan.assignment
+    assignment, content = feed.plan.assignment, feed.content
     numbers = tf.constant(0, tf.int64)
     if content.is_random or assignment.remainder != "drop":
         # records that are found to be damaged now are padding

@@ -76,7 +76,8 @@ class Feed:
         self.plan: ReadPlan = plan
         self.frames: Frames = frames
         self._damage = damage
-        self._steps, self._windows, self._content = Steps(plan), windows, content
+        self.content: Content = content
+        self._steps, self._windows = Steps(plan), windows
         self._paths = np.array([*map(str, frames.paths), os.devnull], object)
         # the epoch of the next iteration, if each is another one; whether the last one may have been a look
         self._epoch, self._was_unsure, self._lock = 0, False, threading.Lock()
@@ -204,7 +205,7 @@ class Feed:
         return {name: (each.shape[1:], each.dtype) for name, each in drawn.items()}
 
     def _drawn(self, epoch: int, numbers: Ints) -> dict[str, npt.NDArray[Any]]:
-        content = self._content
+        content = self.content
         draws = draws_of(content.images.values(), epoch, numbers)
         if content.user_map is not None:
             words = numbers[:, np.newaxis], np.arange(2)

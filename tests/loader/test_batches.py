@@ -132,10 +132,10 @@ from tfshards import loader
 run = loader.batches(sys.argv[1], batch_size=8, shuffle=loader.Shuffle())
 assert sum(len(batch["key"]) for batch in run) == 56
 assert len(loader.Records(sys.argv[1], select=("key",))[:5]["key"]) == 5
-order = dict(batch_size=8, shuffle=loader.Shuffle(seed=1))
-found = loader.which(sys.argv[1], step=9, **order)
+position = run.position
+found = loader.which(sys.argv[1], position, step=9)
 keys = [each.key for each in found]
-assert found == loader.when(sys.argv[1], examples=keys, epochs=range(1, 2), **order)
+assert found == loader.when(sys.argv[1], position, keys, epochs=range(1, 2))
 try:
     loader.load
 except ModuleNotFoundError as error:

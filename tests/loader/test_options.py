@@ -67,11 +67,8 @@ def test_an_invalid_value_raises_in_its_constructor(name):
 
 
 MISTAKES = [
-    (loader.load, {"batch_sise": 8}, r"load\(\) has no parameter batch_sise=; was batch_size= meant\?"),
     (loader.load, {"batch_size": 8, "shuffle": True}, r"shuffle=True must be loader\.Shuffle\(seed=0\)"),
     (loader.batches, {"batch_size": 8, "image": (9, 9)}, r"image=.* must be loader\.Image\(size="),
-    (loader.distribute, {"batch_size": 8}, r"distribute\(\) .* was global_batch_size= meant\?"),
-    (loader.bench, {"batch_size": 8, "epoch": 3}, r"bench\(\) has no parameter epoch="),
 ]
 
 
