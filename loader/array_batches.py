@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from functools import cached_property
 from hashlib import sha256
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -29,14 +28,13 @@ from tfshards.loader.options.load_options import (
 )
 from tfshards.loader.options.selection import Classes, Facts, Mix, Part, Position, Shuffle, Tracker
 from tfshards.loader.options.worker import Worker, log_part, num_cpus, other_workers, reads_all
-from tfshards.loader.order.epoch import Ints
-from tfshards.loader.order.plan import facts_of, make_plan, no_steps
-from tfshards.loader.order.steps import Steps
+from tfshards.loader.order.plan import make_plan, no_steps
 from tfshards.loader.reading.damage import PADDING
 from tfshards.loader.reading.frames import read_values
 from tfshards.loader.reading.opening import open_frames
 from tfshards.loader.reading.source import open_source, without_class
 from tfshards.schemas.columns import Columns as Parser
+from tfshards.schemas.index import IntArray as Ints
 
 # Batches that are read while one is used.
 _AHEAD = 2
@@ -109,11 +107,11 @@ class Batches:
         self._options = options
         source = open_source(options)
         self._content = content = make_content(options, source)
-        self._steps = Steps(make_plan(options, source))
+        self._plan = make_plan(options, source)
         notes = [
             *notes_of(content, source),
             *without_class(options, source, content.features),
-            *([] if self.steps_per_epoch else [no_steps(source, self._steps.plan.assignment)]),
+            *([] if self.steps_per_epoch else [no_steps(self._plan)]),
         ]
         for note in notes:
             warnings.warn(note, stacklevel=3)
@@ -136,7 +134,7 @@ class Batches:
     @property
     def steps_per_epoch(self) -> int:
         """The number of batches of an epoch, the same for each worker."""
-        return self._steps.plan.assignment.num_steps
+        return self._plan.order.num_steps
 
     @property
     def position(self) -> Position:
@@ -145,7 +143,7 @@ class Batches:
 
     def __len__(self) -> int:
         """Return the number of batches of an iteration."""
-        num_steps = self._steps.plan.num_steps
+        num_steps = self._plan.num_steps
         if num_steps is None:
             raise TypeError("batches of a run with epochs=None have no number")
         return num_steps
@@ -198,7 +196,7 @@ class Batches:
 
     def _count(self, first: int) -> None:
         """Let the iterations that follow be the next epoch, if they are to differ."""
-        if self._steps.plan.is_next_epoch_each_time and self.steps_per_epoch:
+        if self._plan.is_next_epoch_each_time and self.steps_per_epoch:
             self._epoch = max(self._epoch, first // self.steps_per_epoch + 1)
 
     @property
@@ -206,14 +204,14 @@ class Batches:
         """The steps that are read together; of decoded images one, which are larger than what is read."""
         if self._content.by_example:
             return 1
-        plan = self._steps.plan
+        plan = self._plan
         # more neighbors of each lane are read by one call
-        return max(plan.group, int(_READ_BYTES / plan.record_bytes / plan.assignment.batch_size))
+        return max(plan.group, int(_READ_BYTES / plan.record_bytes / plan.order.batch_size))
 
     @property
     def first(self) -> int:
         """The index of the first batch of the run, counted from the start of epoch 0."""
-        begin = self._steps.plan.begin
+        begin = self._plan.begin
         return begin.epoch * self.steps_per_epoch + begin.step
 
     @property
@@ -244,7 +242,7 @@ class Batches:
     def _groups(self, epoch: int, step: int) -> Iterator[tuple[int, range]]:
         """Yield epochs and the steps in them that are read together, of an iteration that begins there."""
         steps, group, epochs = self.steps_per_epoch, self._together, self._options.epochs
-        end = epoch + 1 if self._steps.plan.is_next_epoch_each_time else epochs
+        end = epoch + 1 if self._plan.is_next_epoch_each_time else epochs
         while steps and (end is None or epoch < end):
             for start in range(step, steps, group):
                 yield epoch, range(start, min(start + group, steps))
@@ -269,7 +267,7 @@ class Batches:
 
     def _split(self, steps: range, numbers: Ints, columns: Columns) -> Iterator[Batch]:
         """Yield the batches of steps that were read together, as they are delivered."""
-        size = self._steps.plan.assignment.batch_size
+        size = self._plan.order.batch_size
         for row in range(len(steps)):
             rows = slice(row * size, (row + 1) * size)
             of_step = columns
@@ -278,7 +276,7 @@ class Batches:
             yield delivered(self._content, self._without_padding(of_step, numbers[rows]))
 
     def _numbers(self, epoch: int, steps: range) -> Ints:
-        numbers = self._steps.numbers(epoch, steps[0], steps[-1] + 1)[:: steps.step]
+        numbers = self._plan.order.numbers(epoch, steps[0], steps[-1] + 1)[:: steps.step]
         return self._damage.without(numbers)
 
     def _read(self, epoch: int, numbers: Ints) -> Columns:
@@ -294,10 +292,10 @@ class Batches:
             return columns
         return {name: column[numbers != PADDING] for name, column in columns.items()}
 
-    @cached_property
+    @property
     def order(self) -> Facts:
         """What the order of the run depends on."""
-        return facts_of(self._options, self._source, self._steps.plan)
+        return self._plan.facts
 
     @property
     def worker(self) -> Worker:
@@ -319,12 +317,12 @@ class Batches:
         order = sha256(repr(sorted(self.order.items())).encode()).hexdigest()[:8]
         return (
             f"Batches({self._source.label}, part {worker.index} of {worker.count}, {steps} steps an epoch, "
-            f"epochs={epochs}, from {self._steps.plan.begin}, order {order})"
+            f"epochs={epochs}, from {self._plan.begin}, order {order})"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
         # a Progress stays in the process whose steps it counts
-        start = self._options.start if self._options.tracker is None else self._steps.plan.begin
+        start = self._options.start if self._options.tracker is None else self._plan.begin
         options = replace(self._options, start=start)
         return type(self), (options,)
 

@@ -8,17 +8,16 @@ from dataclasses import replace
 
 import tensorflow as tf
 
-from tfshards.loader.graph.raw_ops import distributed, without_autograph
 from tfshards.loader.options.boxes import Boxes, Keypoints
 from tfshards.loader.options.image import Image
 from tfshards.loader.options.load_options import LoadOptions, OnDamage, Remainder, SampleWeights
 from tfshards.loader.options.selection import Classes, Mix, Part, Position, Shuffle, Tracker
 from tfshards.loader.options.validation import check_least, invalid
 from tfshards.loader.options.worker import Worker
-from tfshards.loader.order.assignment import num_steps
-from tfshards.loader.order.plan import choose_population
+from tfshards.loader.order.plan import make_plan
 from tfshards.loader.pipeline import load_dataset
 from tfshards.loader.reading.source import open_source
+from tfshards.loader.tensors.stages import without_autograph
 from tfshards.loader.training.strategies import has_several_hosts
 from tfshards.schemas import OptionsError
 
@@ -95,16 +94,14 @@ def distribute(
         raise OptionsError(
             f"global_batch_size={global_batch_size} does not divide by {shares} replicas; use {fitting}"
         )
-    source = open_source(whole)
-    num_positions = choose_population(whole, source).num_positions
-    if not num_steps(num_positions, global_batch_size, remainder):
+    if not make_plan(whole, open_source(whole)).order.num_steps:
         raise OptionsError(
             f"global_batch_size={global_batch_size} exceeds the examples of the split, so remainder='drop' "
             "leaves no steps; use a smaller one or remainder='pad'"
         )
     if not has_several_hosts(strategy):
         # The length stays known, so that Keras also sees where an epoch ends.
-        return distributed(strategy, load_dataset(whole))
+        return strategy.experimental_distribute_dataset(load_dataset(whole))
 
     def of_host(context: tf.distribute.InputContext) -> tf.data.Dataset:
         worker = Worker(context.input_pipeline_id, context.num_input_pipelines)

@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 import tensorflow as tf
 
 from tfshards.loader.examples.content import make_content, notes_of
-from tfshards.loader.graph.raw_ops import pipeline_options, with_cardinality
-from tfshards.loader.graph.stages import keep_alive
 from tfshards.loader.options.boxes import Boxes, Keypoints
 from tfshards.loader.options.image import Image
 from tfshards.loader.options.load_options import LoadOptions, OnDamage, Remainder, SampleWeights
@@ -21,6 +19,7 @@ from tfshards.loader.reading.opening import open_frames, open_windows
 from tfshards.loader.reading.source import OpenSplit, open_source, without_class
 from tfshards.loader.tensors.batches import make_batches
 from tfshards.loader.tensors.feed import Feed
+from tfshards.loader.tensors.stages import finished, keep_alive
 from tfshards.loader.training.strategies import warn_of_strategy
 
 
@@ -126,19 +125,17 @@ def load_dataset(options: LoadOptions) -> tf.data.Dataset:
     """Return the dataset of ``load``."""
     source = open_source(options)
     feed = make_feed(options, source)
-    content, plan, num_steps = feed.content, feed.plan, feed.plan.num_steps
+    content, plan = feed.content, feed.plan
     # The warnings point to the line that called load().
     for note in [*notes_of(content, source), *without_class(options, source, content.features)]:
         warnings.warn(note, stacklevel=3)
-    if plan.assignment.num_steps == 0:
-        warnings.warn(no_steps(source, plan.assignment), stacklevel=3)
-    cardinality = tf.data.INFINITE_CARDINALITY if num_steps is None else num_steps
-    batches = with_cardinality(make_batches(feed), cardinality)
-    dataset = keep_alive(batches.with_options(pipeline_options()), feed)
-    log_part(source.label, options.this_worker, plan.assignment.num_steps)
+    if plan.order.num_steps == 0:
+        warnings.warn(no_steps(plan), stacklevel=3)
+    dataset = keep_alive(finished(make_batches(feed), plan.num_steps), feed)
+    log_part(source.label, options.this_worker, plan.order.num_steps)
     # Last, so that a load that fails leaves the Progress unchanged.
-    if options.tracker is not None and plan.facts is not None:
-        options.tracker.load_from_here(plan.facts, plan.assignment.num_steps, options.epochs)
+    if options.tracker is not None:
+        options.tracker.load_from_here(plan.facts, plan.order.num_steps, options.epochs)
     return dataset
 
 

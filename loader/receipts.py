@@ -14,12 +14,12 @@ from tfshards.loader.options.load_options import LoadOptions, Remainder
 from tfshards.loader.options.selection import Classes, Mix, Part, Position, Shuffle
 from tfshards.loader.options.validation import check_least, invalid, is_integer
 from tfshards.loader.options.worker import Worker
-from tfshards.loader.order.epoch import Ints
+from tfshards.loader.order.epoch import Order
 from tfshards.loader.order.plan import make_plan
-from tfshards.loader.order.steps import Steps
 from tfshards.loader.reading.damage import PADDING
 from tfshards.loader.reading.source import OpenSplit, open_source
 from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas.index import IntArray as Ints
 from tfshards.schemas.json_reader import Json, load_json
 from tfshards.schemas.keys import keys_at, occurrences
 from tfshards.schemas.storage.any_path import local_path
@@ -92,7 +92,7 @@ def which(
         FormatError: the manifest breaks the format, or a file of keys is damaged.
     """
     run = _opened(dataset, position, workers, take, classes)
-    num_steps = run.steps.plan.assignment.num_steps
+    num_steps = run.order.num_steps
     end = num_steps if epoch is not None or not num_steps else 2**62
     steps = _span("step", step, end)
     if epoch is not None:
@@ -100,7 +100,7 @@ def which(
     found: list[Occurrence] = []
     for each in steps:
         of_epoch, within = divmod(each, num_steps) if epoch is None else (epoch, each)
-        numbers = run.steps.numbers(of_epoch, within)
+        numbers = run.order.numbers(of_epoch, within)
         found += run.occurrences(of_epoch, within, numbers, numbers != PADDING)
     source = run.source
     if source.manifest.schema.key is None:
@@ -152,12 +152,11 @@ def when(
     # padding is -2, and never asked for
     is_asked = np.zeros(run.source.split.num_examples + 2, np.bool_)
     is_asked[[*asked]] = True
-    assignment = run.steps.plan.assignment
-    together = max(1, _TOGETHER // assignment.batch_size)
+    together = max(1, _TOGETHER // run.order.batch_size)
     found: list[Occurrence] = []
     for epoch in chosen:
-        for step in range(0, assignment.num_steps, together):
-            numbers = run.steps.numbers(epoch, step, min(step + together, assignment.num_steps))
+        for step in range(0, run.order.num_steps, together):
+            numbers = run.order.numbers(epoch, step, min(step + together, run.order.num_steps))
             found += run.occurrences(epoch, step, numbers, is_asked[numbers])
     return [each._replace(key=asked[each.number]) for each in found]
 
@@ -182,11 +181,11 @@ class _Run:
     """The order of a run.
 
     Attributes:
-        steps: the steps of one worker, whose batches join those of all workers.
+        order: the order of one worker, whose batches join those of all workers.
     """
 
     source: OpenSplit
-    steps: Steps
+    order: Order
     workers: int
 
     def occurrences(
@@ -196,7 +195,7 @@ class _Run:
         numbers = numbers.reshape(len(numbers), self.workers, -1)
         steps, workers, rows = np.nonzero(is_chosen.reshape(numbers.shape))
         found = numbers[steps, workers, rows].tolist()
-        if self.steps.plan.assignment.remainder == "keep":
+        if self.order.remainder == "keep":
             # batches have no rows of padding
             rows = (np.cumsum(numbers[steps, workers] != PADDING, axis=-1) - 1)[np.arange(len(rows)), rows]
         places = zip(steps.tolist(), workers.tolist(), rows.tolist(), found, strict=True)
@@ -241,8 +240,7 @@ def _opened(
     )
     source = open_source(options)
     plan = make_plan(options, source)
-    assignment = replace(plan.assignment, batch_size=size, worker=Worker())
-    return _Run(source, Steps(replace(plan, assignment=assignment)), workers)
+    return _Run(source, replace(plan.order, batch_size=size, worker=Worker()), workers)
 
 
 def _numbers(

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from tfshards.loader.examples.boxes import Points, checked_points, unmoved_points
+from tfshards.loader.examples.crops import draws_of
 from tfshards.loader.examples.weights import Weighing, weighing
 from tfshards.loader.options.image import FLOAT_DTYPES, Image
 from tfshards.loader.options.load_options import WEIGHT, LoadOptions
 from tfshards.loader.options.selection import select_features
 from tfshards.loader.options.validation import invalid
+from tfshards.loader.order.epoch import MAP, random_bits
 from tfshards.loader.reading.source import OpenSplit
 from tfshards.schemas import Feature, OptionsError, Schema
 from tfshards.schemas.coordinates import coordinates_of
+from tfshards.schemas.index import IntArray as Ints
 from tfshards.schemas.pixels import as_image, left_behind, likely_images, pixel_images
+
+# The name of the seeds of the user's function, among draws.
+MAP_SEED = "map seed"
 
 
 def selected_features(
@@ -202,6 +212,14 @@ class Content:
     def is_random(self) -> bool:
         """Whether the processing of an example needs random draws."""
         return self.user_map is not None or any(image.is_random for image in self.images.values())
+
+    def draws(self, epoch: int, numbers: Ints) -> dict[str, npt.NDArray[Any]]:
+        """Return the random draws for some examples of an epoch by name, of each the rows of an array."""
+        draws = draws_of(self.images.values(), epoch, numbers)
+        if self.user_map is not None:
+            words = numbers[:, np.newaxis], np.arange(2)
+            draws[MAP_SEED] = random_bits(self.map_seed, MAP, epoch, *words)
+        return draws
 
 
 def make_content(options: LoadOptions, source: OpenSplit) -> Content:

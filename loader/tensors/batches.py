@@ -7,16 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 import tensorflow as tf
 
 from tfshards.loader.examples.boxes import moved_points
-from tfshards.loader.examples.content import Content, pixels_shape, without_elements
-from tfshards.loader.graph.raw_ops import without_autograph
-from tfshards.loader.graph.stages import call_method, flat_mapped, mapped, unbatched
+from tfshards.loader.examples.content import MAP_SEED, Content, pixels_shape, without_elements
 from tfshards.loader.options.load_options import WEIGHT
 from tfshards.loader.options.worker import num_cpus
 from tfshards.loader.reading.damage import PADDING
 from tfshards.loader.tensors.decode import decode_image, decode_with_region
 from tfshards.loader.tensors.description import description_of
-from tfshards.loader.tensors.feed import MAP_SEED, Feed
-from tfshards.loader.tensors.labels import example_weights
+from tfshards.loader.tensors.feed import Feed
 from tfshards.loader.tensors.ops import GRAPH
 from tfshards.loader.tensors.records import completed, read_groups
 from tfshards.loader.tensors.specs import (
@@ -26,6 +23,14 @@ from tfshards.loader.tensors.specs import (
     check_returned,
     is_list,
     with_elements,
+)
+from tfshards.loader.tensors.stages import (
+    call_method,
+    fail_unless,
+    flat_mapped,
+    mapped,
+    unbatched,
+    without_autograph,
 )
 from tfshards.schemas import Feature
 
@@ -143,7 +148,7 @@ def make_batches(feed: Feed) -> tf.data.Dataset:
 
 def _batches(feed: Feed, begin: tf.Tensor, end: tf.Tensor) -> tf.data.Dataset:
     """Return the batches of the chunks ``[begin, end)``."""
-    assignment, content = feed.plan.assignment, feed.content
+    order, content = feed.plan.order, feed.content
 
     def parse(begin: tf.Tensor, end: tf.Tensor, records: tf.Tensor) -> Values:
         return _parse(feed, *completed(feed, begin, end, records))
@@ -160,8 +165,8 @@ def _batches(feed: Feed, begin: tf.Tensor, end: tf.Tensor) -> tf.data.Dataset:
             check_returned(examples.element_spec[0], content.adds_weight)
         specs = [each for each in tf.nest.flatten(examples.element_spec) if isinstance(each, tf.TensorSpec)]
         batch = examples.ragged_batch if any(is_list(each.shape) for each in specs) else examples.batch
-        steps = batch(assignment.batch_size, drop_remainder=True)
-    if assignment.remainder == "keep":
+        steps = batch(order.batch_size, drop_remainder=True)
+    if order.remainder == "keep":
         steps = mapped(steps, without_padding)
     return mapped(steps, lambda *batch: delivered(content, *batch)).prefetch(BATCHES_AHEAD)
 
@@ -171,9 +176,9 @@ def _parse(feed: Feed, begin: tf.Tensor, end: tf.Tensor, records: tf.Tensor) -> 
 
     The latter for groups of one step, and if examples are processed one by one.
     """
-    assignment, content = feed.plan.assignment, feed.content
+    order, content = feed.plan.order, feed.content
     numbers = tf.constant(0, tf.int64)
-    if content.is_random or assignment.remainder != "drop":
+    if content.is_random or order.remainder != "drop":
         # records that are found to be damaged now are padding
         with tf.control_dependencies([records]):
             (numbers,) = call_method(feed.numbers, [begin, end], [tf.TensorSpec([None], tf.int64)])
@@ -183,13 +188,16 @@ def _parse(feed: Feed, begin: tf.Tensor, end: tf.Tensor, records: tf.Tensor) -> 
         # unbatch() ends the process on a tensor without elements (TensorFlow 2.21): a bool replaces it
         values[feature.name] = tf.zeros([tf.shape(records)[0]], tf.bool)
     extra = {}
-    if assignment.remainder != "drop":
+    if order.remainder != "drop":
         extra["real"] = numbers > PADDING
     if content.weighing is not None:
-        extra["weight"] = example_weights(content.weighing, parsed)
+        specs = [tf.TensorSpec([None], tf.float32), tf.TensorSpec([], tf.string)]
+        found, fault = call_method(feed.weights, [parsed[content.weighing.feature.name]], specs)
+        with tf.control_dependencies([fail_unless(fault)]):
+            extra["weight"] = tf.identity(found)
     if content.is_random:
-        specs = {name: tf.TensorSpec([None, *shape], dtype) for name, (shape, dtype) in feed.drawn.items()}
-        extra |= dict(zip(specs, call_method(feed.draws, [begin, numbers], [*specs.values()]), strict=True))
+        drawn = {name: tf.TensorSpec([None, *shape], dtype) for name, (shape, dtype) in feed.drawn.items()}
+        extra |= dict(zip(drawn, call_method(feed.draws, [begin, numbers], [*drawn.values()]), strict=True))
     if content.by_example:
         return values, extra
     return _in_steps(values, feed), _in_steps(extra, feed)
@@ -197,7 +205,7 @@ def _parse(feed: Feed, begin: tf.Tensor, end: tf.Tensor, records: tf.Tensor) -> 
 
 def _in_steps(values: Mapping[str, tf.Tensor], feed: Feed) -> dict[str, tf.Tensor]:
     """Return the rows of a group as ``(steps, batch_size, ...)``, or of one step with a static size."""
-    rows, found = feed.plan.assignment.batch_size, {}
+    rows, found = feed.plan.order.batch_size, {}
     for name, value in values.items():
         is_ragged = isinstance(value, tf.RaggedTensor)
         if feed.group > 1:
