@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from tfshards.loader.examples.weights import class_weights
     from tfshards.loader.options.boxes import Boxes, Keypoints
     from tfshards.loader.options.image import Image
-    from tfshards.loader.options.selection import Mix, Part, Position, Shuffle
+    from tfshards.loader.options.position import Position
+    from tfshards.loader.options.selection import Mix, Part, Shuffle
     from tfshards.loader.options.worker import Worker
     from tfshards.loader.pipeline import load
     from tfshards.loader.random_access import Records
@@ -36,7 +37,8 @@ _NAMES = {
     "examples.weights": "class_weights",
     "options.boxes": "Boxes Keypoints",
     "options.image": "Image",
-    "options.selection": "Mix Part Position Shuffle",
+    "options.position": "Position",
+    "options.selection": "Mix Part Shuffle",
     "options.worker": "Worker",
     "pipeline": "load",
     "random_access": "Records",

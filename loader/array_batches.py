@@ -24,9 +24,9 @@ from tfshards.loader.options.load_options import (
     OnDamage,
     Remainder,
     SampleWeights,
-    whole_cache_of,
 )
-from tfshards.loader.options.selection import Classes, Facts, Mix, Part, Position, Shuffle, Tracker
+from tfshards.loader.options.position import Counter, Facts, Position
+from tfshards.loader.options.selection import Classes, Mix, Part, Shuffle
 from tfshards.loader.options.worker import Worker, log_part, num_cpus, other_workers, reads_all
 from tfshards.loader.order.plan import make_plan, no_steps
 from tfshards.loader.reading.damage import PADDING
@@ -60,7 +60,7 @@ def batches(
     shuffle: Shuffle | None = None,
     remainder: Remainder = "drop",
     epochs: int | None = 1,
-    start: Position | Tracker | None = None,
+    start: Position | Counter | None = None,
     worker: Worker | None = None,
     cache: str | None = None,
     on_damage: OnDamage = "raise",
@@ -71,7 +71,7 @@ def batches(
     of ``load`` bit for bit, resized ones differ by at most 1 of 255. Only the outer columns of a cropped JPEG
     differ more, since TensorFlow decodes a crop without its neighbors.
 
-    All parameters are those of ``load``; ``cache`` may have no limit.
+    All parameters are those of ``load``.
 
     Returns:
         An iterable of batches, each a dict by feature name in the schema's order, or the tuple ``select``,
@@ -80,8 +80,7 @@ def batches(
         results are stacked.
 
     Raises:
-        OptionsError: an option is not allowed, or contradicts the others or the dataset; or one that only
-            ``load`` has: a limit of ``cache``.
+        OptionsError: an option is not allowed, or contradicts the others or the dataset.
         InputError: there is no dataset in ``path``, or no such split in it; its shards are compressed,
             and there is no ``cache``.
         FormatError: the manifest or an index breaks the format, or a shard differs from the manifest.
@@ -103,7 +102,6 @@ class Batches:
 
     def __init__(self, options: LoadOptions) -> None:
         """Check the files of the split, and prepare to read."""
-        whole_cache_of(options.cache)
         self._options = options
         source = open_source(options)
         self._content = content = make_content(options, source)

@@ -11,7 +11,8 @@ import tensorflow as tf
 from tfshards.loader.options.boxes import Boxes, Keypoints
 from tfshards.loader.options.image import Image
 from tfshards.loader.options.load_options import LoadOptions, OnDamage, Remainder, SampleWeights
-from tfshards.loader.options.selection import Classes, Mix, Part, Position, Shuffle, Tracker
+from tfshards.loader.options.position import Counter, Position
+from tfshards.loader.options.selection import Classes, Mix, Part, Shuffle
 from tfshards.loader.options.validation import check_least, invalid
 from tfshards.loader.options.worker import Worker
 from tfshards.loader.order.plan import make_plan
@@ -39,7 +40,7 @@ def distribute(
     shuffle: Shuffle | None = None,
     remainder: Remainder = "drop",
     epochs: int | None = 1,
-    start: Position | Tracker | None = None,
+    start: Position | Counter | None = None,
     cache: str | None = None,
     on_damage: OnDamage = "raise",
 ) -> tf.distribute.DistributedDataset:

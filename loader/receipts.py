@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tfshards.loader.options.load_options import LoadOptions, Remainder
-from tfshards.loader.options.selection import Classes, Mix, Part, Position, Shuffle
+from tfshards.loader.options.position import Position
+from tfshards.loader.options.selection import Classes, Mix, Part, Shuffle
 from tfshards.loader.options.validation import check_least, invalid, is_integer
 from tfshards.loader.options.worker import Worker
 from tfshards.loader.order.epoch import Order

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, DistributedSampler
 
 from tfshards.loader.array_batches import Batches
 from tfshards.loader.arrays.examples import Batch
-from tfshards.loader.options.selection import Position
+from tfshards.loader.options.position import Position
 from tfshards.loader.options.validation import check_least
 from tfshards.loader.order.plan import check_same_order
 from tfshards.schemas import OptionsError

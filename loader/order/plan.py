@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tfshards.loader.options.load_options import LoadOptions
-from tfshards.loader.options.selection import ORDER_FACTS, Facts, Mix, Part, Position, Shuffle
+from tfshards.loader.options.position import ORDER_FACTS, Facts, Position
+from tfshards.loader.options.selection import Mix, Part, Shuffle
 from tfshards.loader.options.validation import is_integer
 from tfshards.loader.options.worker import Worker
 from tfshards.loader.order.epoch import Order, order_seed

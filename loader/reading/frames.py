@@ -14,7 +14,6 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from copy import copy
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -77,10 +76,10 @@ class Frames:
         self,
         root: AnyPath,
         shards: Sequence[Shard],
+        paths: Sequence[AnyPath],
         *,
         is_checked: bool = True,
         indexes: Sequence[RecordIndex | None] = (),
-        copies: Sequence[AnyPath] = (),
         versions: Sequence[str] = (),
         is_whole: bool = True,
     ) -> None:
@@ -89,16 +88,17 @@ class Frames:
         Args:
             root: the dataset.
             shards: the shards of the split.
+            paths: what is read: the shards, or uncompressed copies of them.
             is_checked: whether checksums are compared.
             indexes: the indexes of the shards, as far as they are known.
-            copies: uncompressed files that are read instead of the shards, if there are any.
             versions: the ETags of the objects that are read, if the shards are in a bucket.
             is_whole: whether files of another size than in the manifest are refused.
         """
         self.root: AnyPath = root
         self.shards: Sequence[Shard] = shards
-        self.paths: Sequence[AnyPath] = copies or [root / shard.path for shard in shards]
-        self.is_local: bool = all(isinstance(path, Path) for path in self.paths)
+        self.paths: Sequence[AnyPath] = paths
+        # of each shard
+        self.is_remote: npt.NDArray[np.bool_] = np.array([not isinstance(path, Path) for path in paths], bool)
         self.sizes: Ints = np.array([shard.num_examples for shard in shards], np.int64)
         self.ends: Ints = np.cumsum(self.sizes)
         self._is_checked, self._versions, self._is_whole = is_checked, versions, is_whole
@@ -112,14 +112,6 @@ class Frames:
         for shard, index in enumerate(indexes):
             if index is not None:
                 self._keep(shard, index)
-
-    def read_from(self, paths: Sequence[AnyPath]) -> Frames:
-        """Return the same frames, read from other files of this machine."""
-        other = copy(self)
-        other.paths, other.is_local, other._versions = paths, True, ()
-        other._files, other._lock = OrderedDict(), threading.Lock()
-        other._is_true = np.zeros(len(self), np.bool_)
-        return other
 
     def __len__(self) -> int:
         return len(self._offsets) - len(self.shards)
@@ -247,8 +239,9 @@ class Frames:
         Raises:
             FormatError: a file is missing, cut or changed.
         """
+        is_remote = bool(self.is_remote[place.shards].any())
         if gap is None:
-            gap = _LOCAL_GAP if self.is_local else _REMOTE_GAP
+            gap = _REMOTE_GAP if is_remote else _LOCAL_GAP
         pieces, starts = pieces_of(*place, gap)
         ends = np.cumsum(pieces.lengths)
         data = make(int(ends[-1]) if len(ends) else 0)
@@ -257,14 +250,14 @@ class Frames:
         parts = [view[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
         places = pieces.shards.tolist(), pieces.offsets.tolist()
         # in a bucket many at the same time
-        each = map if self.is_local else _requests(os.getpid()).map
+        each = _requests(os.getpid()).map if is_remote else map
         deque(each(self._read_into, parts, *places), maxlen=0)
         return data, starts
 
     def _read_into(self, part: memoryview, shard: int, offset: int) -> None:
         """Fill ``part`` with the bytes of a shard from an offset on; FormatError if it has none."""
         try:
-            if not self.is_local:
+            if self.is_remote[shard]:
                 version = self._versions[shard] if self._versions else None
                 part[:] = view_range(self.paths[shard], offset, offset + len(part), version)
                 return
@@ -390,9 +383,7 @@ def pieces_of(shards: Ints, offsets: Ints, lengths: Ints, gap: int) -> tuple[Pla
     return pieces, starts
 
 
-def intervals_of(
-    numbers: Ints, ends: Ints, kinds: npt.NDArray[np.bool_] | None = None
-) -> tuple[Ints, Ints, Ints, Ints]:
+def intervals_of(numbers: Ints, ends: Ints, kinds: npt.NDArray[np.bool_]) -> tuple[Ints, Ints, Ints, Ints]:
     """Return the intervals of neighbors in one shard, in order.
 
     Args:
@@ -409,8 +400,7 @@ def intervals_of(
     is_first = np.ones(len(flat), np.bool_)
     is_first[1:] = (flat[1:] != flat[:-1] + 1) | (flat[1:] < 0)
     is_first[:: max(1, width)] = True
-    if kinds is not None:
-        is_first[1:] |= kinds[1:] != kinds[:-1]
+    is_first[1:] |= kinds[1:] != kinds[:-1]
     rows = np.flatnonzero(is_first)
     firsts, counts = flat[rows], np.diff(np.append(rows, len(flat)))
     lanes = np.searchsorted(rows, np.arange(len(numbers) + 1) * width)

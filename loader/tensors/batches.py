@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 import tensorflow as tf
 
 from tfshards.loader.examples.boxes import moved_points
-from tfshards.loader.examples.content import MAP_SEED, Content, pixels_shape, without_elements
+from tfshards.loader.examples.content import (
+    MAP_SEED,
+    Content,
+    check_takes_weight,
+    pixels_shape,
+    without_elements,
+)
 from tfshards.loader.options.load_options import WEIGHT
 from tfshards.loader.options.worker import num_cpus
 from tfshards.loader.reading.damage import PADDING
-from tfshards.loader.tensors.decode import decode_image, decode_with_region
+from tfshards.loader.tensors.decode import GRAPH, decode_image
 from tfshards.loader.tensors.description import description_of
 from tfshards.loader.tensors.feed import Feed
-from tfshards.loader.tensors.ops import GRAPH
 from tfshards.loader.tensors.records import completed, read_groups
-from tfshards.loader.tensors.specs import (
-    Batch,
-    Nest,
-    Values,
-    check_returned,
-    is_list,
-    with_elements,
-)
 from tfshards.loader.tensors.stages import (
     call_method,
     fail_unless,
@@ -32,7 +30,14 @@ from tfshards.loader.tensors.stages import (
     unbatched,
     without_autograph,
 )
-from tfshards.schemas import Feature
+from tfshards.schemas import Feature, OptionsError
+
+# The result of the user's function for an example: a tensor, or dicts and tuples of tensors.
+Nest: TypeAlias = "tf.Tensor"
+# The features by name, and the tensors that accompany them until batches are made, by name: "real", "weight",
+# and the random draws for an example.
+Values: TypeAlias = "tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]"
+Batch: TypeAlias = "tuple[Nest, dict[str, tf.Tensor]]"
 
 
 def without_padding(values: Nest, extra: Mapping[str, tf.Tensor]) -> Batch:
@@ -266,13 +271,52 @@ def _decode_images(
         image, name = content.images.get(feature.name), feature.name
         if image is None:
             continue
-        encoded, raw_shape = decoded[name], feature.shape if feature.pixels else None
-        if any(each.image == name for each in content.points):
-            pixels, region = decode_with_region(encoded, image, extra, feature.dtype, raw_shape)
-            decoded = moved_points(GRAPH, decoded, content.points, name, image, region, extra)
-        else:
-            pixels = decode_image(encoded, image, extra, feature.dtype, raw_shape)
+        raw_shape = feature.shape if feature.pixels else None
+        # only on demand: it costs 5 % of the decoding
+        with_region = any(each.image == name for each in content.points)
+        pixels, *region = decode_image(
+            decoded[name], image, extra, feature.dtype, raw_shape, with_region=with_region
+        )
+        if with_region:
+            decoded = moved_points(GRAPH, decoded, content.points, name, image, region[0], extra)
         decoded[name] = (
             tf.ensure_shape(pixels, pixels_shape(feature, image)) if image.size is None else pixels
         )
     return decoded
+
+
+def check_returned(spec: object, adds_weight: bool) -> None:
+    """Raise unless results of ``map_fn`` with this ``element_spec`` can be batched."""
+    leaves = tf.nest.flatten(spec)
+    if not leaves:
+        raise OptionsError(f"map_fn returns {spec!r}; it must return the tensors that go into a batch")
+    for leaf in leaves:
+        if not isinstance(leaf, (tf.TensorSpec, tf.RaggedTensorSpec)):
+            kind = type(leaf).__name__.removesuffix("Spec").replace("NoneTensor", "None")
+            raise OptionsError(f"map_fn returns {kind}; return tensors, alone or in dicts and tuples")
+        is_whole = leaf.shape.rank is not None and None not in leaf.shape.as_list()
+        if isinstance(leaf, tf.TensorSpec) and not is_whole and not is_list(leaf.shape):
+            raise OptionsError(
+                f"map_fn returns a tensor of shape {leaf.shape}: examples whose shapes may differ cannot be "
+                "batched; give each the same size, for example with tf.image.resize, or state its shape "
+                "with tf.ensure_shape"
+            )
+    if adds_weight:
+        check_takes_weight(spec, "a tensor" if isinstance(spec, tf.TypeSpec) else f"a {type(spec).__name__}")
+
+
+def is_list(shape: tf.TensorShape) -> bool:
+    """Whether an example's tensor is a list of any length, of values, rows or images of one shape."""
+    sides = [] if shape.rank is None else shape.as_list()
+    return sides[:1] == [None] and None not in sides[1:]
+
+
+def with_elements(content: Content, values: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """Return the features of a batch or an example by name, in order, including those without elements."""
+    whole = {feature.name: values[feature.name] for feature in content.features}
+    for feature in without_elements(content.features):
+        dtype = tf.string if feature.dtype == "bytes" else feature.dtype
+        replaced = whole[feature.name]
+        empty = tf.zeros(tf.concat([tf.shape(replaced), feature.shape], axis=0), dtype)
+        whole[feature.name] = tf.ensure_shape(empty, [*replaced.shape, *feature.shape])
+    return whole

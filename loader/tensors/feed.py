@@ -149,19 +149,22 @@ class Feed:
         numbers = self._order.of_lanes(epoch, int(steps[0]), int(steps[-1]))
         numbers = np.split(numbers, self.readers)[reader]
         steps = steps + epoch * self._order.num_steps
+        files, where = self._paths, np.full(numbers.size, -1, np.int64)
         if self._windows is not None:
-            return Chunk(steps, *self._windows.chunk(int(reader), numbers))
-        firsts, counts, lanes, _ = intervals_of(numbers, self.frames.ends)
-        is_real = firsts >= 0
-        lies = self.frames.lies(firsts[is_real], counts[is_real])
+            window, where = self._windows.fetch(int(reader), numbers)
+            files = np.append(files, np.array([window], object))
+        firsts, counts, lanes, heads = intervals_of(numbers, self.frames.ends, where >= 0)
+        is_here = (firsts >= 0) & (where[heads] < 0)
+        lies = self.frames.lies(firsts[is_here], counts[is_here])
         if len(lies):
             numbers[np.isin(numbers, lies)] = UNREADABLE
-            firsts, counts, lanes, _ = intervals_of(numbers, self.frames.ends)
+            firsts, counts, lanes, heads = intervals_of(numbers, self.frames.ends, where >= 0)
         shards, offsets, _ = self.frames.places(np.maximum(firsts, 0))
-        # the file after the last one is empty
-        files = np.where(firsts < 0, len(self._paths) - 1, shards)
-        offsets = np.where(firsts < 0, 0, offsets)
-        return Chunk(steps, self._paths, np.stack([files, offsets, counts], axis=1), lanes)
+        fetched, is_lacking = where[heads], firsts < 0
+        # the file after those of the shards is empty
+        file = np.where(is_lacking, len(self._paths) - 1, np.where(fetched < 0, shards, len(files) - 1))
+        offsets = np.where(is_lacking, 0, np.where(fetched < 0, offsets, fetched))
+        return Chunk(steps, files, np.stack([file, offsets, counts], axis=1), lanes)
 
     def records(self, begin: np.int64, end: np.int64) -> tuple[bytes, Ints, Ints, bytes]:
         """Return the records of the steps ``[begin, end)``: the bytes, and the start and length of each.

@@ -113,11 +113,6 @@ def test_an_iteration_that_is_not_finished_leaves_no_threads(scenes):
     assert threading.active_count() <= before
 
 
-def test_options_that_only_load_has_are_refused(scenes):
-    with raises(OptionsError, "which only load() keeps to", "cache='disk:/near, 1GiB'"):
-        batches(scenes, batch_size=4, cache="disk:/near, 1GiB")
-
-
 def test_compressed_shards_are_refused(write_dataset, tmp_path):
     path = write_dataset(tmp_path / "gzip", SCHEMA, {"train": [[example(0)]]}, compression="gzip")
     with raises(InputError, "compressed shards are unpacked", code="cache-needed"):
