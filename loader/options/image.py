@@ -159,7 +159,11 @@ def _is_range(pair: object) -> bool:
 
 def _per_channel(part: object) -> PerChannel:
     """Return a mean or a std as floats, NaN for what is not numbers."""
-    values = np.asarray(part)
+    try:
+        values = np.asarray(part)
+    except ValueError:
+        # of different lengths
+        return math.nan
     if values.dtype.kind not in "iuf" or values.ndim > 1:
         return math.nan
     return tuple(map(float, values)) if values.ndim else float(values)

@@ -142,7 +142,7 @@ FAULTS = [
     (
         "the graph loses the last record of a run of a large split",
         "loader/tensors/feed.py",
-        "np.stack([files, offsets, counts], axis=1)",
+        "np.stack([file, offsets, counts], axis=1)",
         "np.stack([files, offsets, counts - (counts > 60)], axis=1)",
         LARGE,
     ),
@@ -219,7 +219,7 @@ FAULTS = [
     (
         "a position forgets the remainder",
         "loader/order/plan.py",
-        '        "remainder": assignment.remainder,\n',
+        '            "remainder": order.remainder,\n',
         '        "remainder": "keep",\n',
         "tests/order/test_refused.py::test_a_run_with_another_order_is_not_resumed",
     ),
