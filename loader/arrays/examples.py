@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.loader.examples.boxes import moved_points
 from tfshards.loader.examples.content import MAP_SEED, Content, check_takes_weight, pixels_shape
 from tfshards.loader.examples.ops import NUMPY
 from tfshards.loader.options.load_options import WEIGHT
@@ -44,12 +44,15 @@ def processed(content: Content, columns: Columns, epoch: int, numbers: Ints) -> 
 
 
 def _by_example(content: Content, columns: Columns, epoch: int, numbers: Ints) -> Columns:
+    # Pillow is imported where it is needed
+    decode = import_module("tfshards.loader.arrays.decode").decode_image if content.images else None
     draws = content.draws(epoch, numbers)
     rows = []
     for row, number in enumerate(numbers.tolist()):
         values = {name: column[row] for name, column in columns.items()}
         try:
-            rows.append(_decoded(content, values, draws, row))
+            drawn = {name: each[row] for name, each in draws.items()}
+            rows.append(content.decoded(NUMPY, decode, values, drawn))
         except ValueError as error:
             raise FormatError("an example", [Problem(f"example {number}", str(error))]) from error
     if content.user_map is not None:
@@ -59,24 +62,6 @@ def _by_example(content: Content, columns: Columns, epoch: int, numbers: Ints) -
         feature.name: _stacked(content, feature, [row[feature.name] for row in rows])
         for feature in content.features
     }
-
-
-def _decoded(
-    content: Content, values: Mapping[str, Any], draws: Mapping[str, npt.NDArray[Any]], row: int
-) -> dict[str, Any]:
-    """Return the values of one example with its images decoded, and its boxes moved with them."""
-    from tfshards.loader.arrays.decode import decode_image
-
-    decoded = dict(values)
-    drawn = {name: each[row] for name, each in draws.items()}
-    for feature in content.features:
-        image, name = content.images.get(feature.name), feature.name
-        if image is None:
-            continue
-        raw_shape = feature.shape if feature.pixels else None
-        decoded[name], region = decode_image(decoded[name], image, drawn, feature.dtype, raw_shape)
-        decoded = moved_points(NUMPY, decoded, content.points, name, image, region, drawn)
-    return decoded
 
 
 def _stacked(content: Content, feature: Feature, values: Sequence[Any]) -> npt.NDArray[Any]:

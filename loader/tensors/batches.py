@@ -7,12 +7,10 @@ from typing import TypeAlias
 
 import tensorflow as tf
 
-from tfshards.loader.examples.boxes import moved_points
 from tfshards.loader.examples.content import (
     MAP_SEED,
     Content,
     check_takes_weight,
-    pixels_shape,
     without_elements,
 )
 from tfshards.loader.options.load_options import WEIGHT
@@ -247,7 +245,7 @@ def _example_work(content: Content) -> Callable[..., Batch]:
 
     @without_autograph
     def decode(values: Mapping[str, tf.Tensor], extra: Mapping[str, tf.Tensor]) -> Values:
-        decoded = _decode_images(content, values, extra)
+        decoded = content.decoded(GRAPH, decode_image, values, extra)
         return decoded, {name: value for name, value in extra.items() if name in _KEPT}
 
     user_map = content.user_map
@@ -270,29 +268,6 @@ def _example_work(content: Content) -> Callable[..., Batch]:
         return converted(example, extra[MAP_SEED]), kept
 
     return work
-
-
-def _decode_images(
-    content: Content, values: Mapping[str, tf.Tensor], extra: Mapping[str, tf.Tensor]
-) -> dict[str, tf.Tensor]:
-    """Return the values of one example with its images decoded, and its boxes moved with them."""
-    decoded = dict(values)
-    for feature in content.features:
-        image, name = content.images.get(feature.name), feature.name
-        if image is None:
-            continue
-        raw_shape = feature.shape if feature.pixels else None
-        # only on demand: it costs 5 % of the decoding
-        with_region = any(each.image == name for each in content.points)
-        pixels, *region = decode_image(
-            decoded[name], image, extra, feature.dtype, raw_shape, with_region=with_region
-        )
-        if with_region:
-            decoded = moved_points(GRAPH, decoded, content.points, name, image, region[0], extra)
-        decoded[name] = (
-            tf.ensure_shape(pixels, pixels_shape(feature, image)) if image.size is None else pixels
-        )
-    return decoded
 
 
 def check_returned(spec: object, adds_weight: bool) -> None:

@@ -143,7 +143,7 @@ FAULTS = [
         "the graph loses the last record of a run of a large split",
         "loader/tensors/feed.py",
         "np.stack([file, offsets, counts], axis=1)",
-        "np.stack([files, offsets, counts - (counts > 60)], axis=1)",
+        "np.stack([file, offsets, counts - (counts > 60)], axis=1)",
         LARGE,
     ),
     (
