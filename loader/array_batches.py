@@ -102,7 +102,7 @@ class Batches:
 
     def __init__(self, options: LoadOptions) -> None:
         """Check the files of the split, and prepare to read."""
-        self._options = options
+        self.options: LoadOptions = options
         source = open_source(options)
         self._content = content = make_content(options, source)
         self._plan = make_plan(options, source)
@@ -163,7 +163,7 @@ class Batches:
         else:
             number = operator.index(index)
             number += len(self) if number < 0 else 0
-            is_there = number >= 0 and (self._options.epochs is None or number < len(self))
+            is_there = number >= 0 and (self.options.epochs is None or number < len(self))
             epoch, step = divmod(self.first + number, max(1, steps))
         if not is_there or not steps:
             raise IndexError(f"batch {index} of {self!r}")
@@ -215,7 +215,7 @@ class Batches:
     @property
     def end(self) -> int | None:
         """The index at which the run ends, counted from the start of epoch 0; None if it does not."""
-        epochs = self._options.epochs
+        epochs = self.options.epochs
         return None if epochs is None else epochs * self.steps_per_epoch
 
     def _run(self, first: int) -> Iterator[Batch]:
@@ -239,7 +239,7 @@ class Batches:
 
     def _groups(self, epoch: int, step: int) -> Iterator[tuple[int, range]]:
         """Yield epochs and the steps in them that are read together, of an iteration that begins there."""
-        steps, group, epochs = self.steps_per_epoch, self._together, self._options.epochs
+        steps, group, epochs = self.steps_per_epoch, self._together, self.options.epochs
         end = epoch + 1 if self._plan.is_next_epoch_each_time else epochs
         while steps and (end is None or epoch < end):
             for start in range(step, steps, group):
@@ -286,7 +286,7 @@ class Batches:
 
     def _without_padding(self, columns: Columns, numbers: Ints) -> Columns:
         """Return the columns without padding, which only the last batches of an epoch have."""
-        if self._options.remainder != "keep" or (numbers != PADDING).all():
+        if self.options.remainder != "keep" or (numbers != PADDING).all():
             return columns
         return {name: column[numbers != PADDING] for name, column in columns.items()}
 
@@ -295,23 +295,8 @@ class Batches:
         """What the order of the run depends on."""
         return self._plan.facts
 
-    @property
-    def worker(self) -> Worker:
-        """The worker that reads."""
-        return self._options.this_worker
-
-    @property
-    def is_worker_given(self) -> bool:
-        """Whether the worker was chosen, and not the usual one."""
-        return self._options.is_worker_given
-
-    @property
-    def is_one_pass(self) -> bool:
-        """Whether the run is one epoch, which may be iterated again for the next one."""
-        return self._options.is_one_pass
-
     def __repr__(self) -> str:
-        worker, steps, epochs = self.worker, self.steps_per_epoch, self._options.epochs
+        worker, steps, epochs = self.options.this_worker, self.steps_per_epoch, self.options.epochs
         order = sha256(repr(sorted(self.order.items())).encode()).hexdigest()[:8]
         return (
             f"Batches({self._source.label}, part {worker.index} of {worker.count}, {steps} steps an epoch, "
@@ -320,8 +305,8 @@ class Batches:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # a Progress stays in the process whose steps it counts
-        start = self._options.start if self._options.tracker is None else self._plan.begin
-        options = replace(self._options, start=start)
+        start = self.options.start if self.options.tracker is None else self._plan.begin
+        options = replace(self.options, start=start)
         return type(self), (options,)
 
 
