@@ -1,6 +1,8 @@
 """Datasets in an object store give the batches of their local copies, and name what is wrong with them."""
 
 import itertools
+import threading
+import time
 from datetime import timedelta
 
 import numpy as np
@@ -62,21 +64,89 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize("options", mostly_nightly(OPTIONS, OPTIONS[1:3]), ids=str)
-def test_batches_are_those_of_a_local_copy_and_no_byte_is_fetched_twice(local, remote, options, monkeypatch):
-    fetched = []
-    read_range = frames.view_range
+@pytest.fixture
+def fetched(monkeypatch):
+    """Return the bytes of each request, which names the version of the object."""
+    made, view_range = [], frames.view_range
 
     def noted(path, start, end, version):
         assert version
-        fetched.append(end - start)
-        return read_range(path, start, end, version)
+        made.append(end - start)
+        return view_range(path, start, end, version)
 
     monkeypatch.setattr(frames, "view_range", noted)
-    found = batches(remote, **options)
+    return made
+
+
+@pytest.mark.parametrize("cache", ["", "500KB"])
+@pytest.mark.parametrize("options", mostly_nightly(OPTIONS, OPTIONS[1:3]), ids=str)
+def test_batches_are_those_of_a_local_copy_and_no_byte_is_fetched_twice(
+    local, remote, options, fetched, tmp_path, cache
+):
+    cached = {"cache": f"disk:{tmp_path / 'near'}, {cache}"} if cache else {}
+    found = batches(remote, **options, **cached)
     assert found == batches(local, **options)
     epochs = options.get("epochs", 1)
     assert sum(fetched) <= epochs * sum(shard.num_bytes for shard in read_manifest(local).shards) * 1.01
+
+
+@pytest.mark.parametrize("copied", [0, 1, 3, 4])
+def test_a_cache_copies_the_shards_that_fit_and_the_others_are_fetched(
+    local, remote, tmp_path, fetched, copied
+):
+    sizes = [shard.num_bytes for shard in read_manifest(local).shards]
+    cache = {"cache": f"disk:{tmp_path / 'near'}, {sum(sizes[:copied]) + 5}"} if copied else {}
+    data = loader.load(remote, batch_size=80, shuffle=SHUFFLE, remainder="keep", **cache)
+    assert len([*tmp_path.rglob("*.tfrecord-*")]) == copied
+    for _ in range(2):
+        fetched.clear()
+        assert sum(len(batch["number"]) for batch in data) == COUNT
+        assert sum(fetched) == sum(sizes[copied:])
+    run = loader.batches(remote, batch_size=20, shuffle=SHUFFLE, select=("number", "payload"), **cache)
+    assert [tuple(each.tolist() for each in batch) for batch in run] == batches(local)
+
+
+def test_iterators_at_the_same_time_and_abandoned_ones_agree(local, remote):
+    options = {"batch_size": 80, "epochs": 2, "start": loader.Position(0, 0)}
+    expected = [number for number, _ in batches(local, **options)]
+    data = loader.load(remote, shuffle=SHUFFLE, select=("number",), **options)
+    assert [batch[0].numpy().tolist() for batch in data.take(3)] == expected[:3]
+    for one, other, wanted in zip(data, data, expected, strict=True):
+        assert one[0].numpy().tolist() == other[0].numpy().tolist() == wanted
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(sum(1 for _ in data))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    end = time.monotonic() + 60
+    for thread in threads:
+        thread.join(max(0, end - time.monotonic()))
+    assert found == [len(expected)] * 4
+
+
+FAILING = """
+import sys
+from tfshards import loader
+shuffle = loader.Shuffle(seed=3, run=20, lanes=8)
+data = iter(loader.load(sys.argv[1], batch_size=32, shuffle=shuffle))
+next(data)
+raise ValueError("of the user")
+"""
+
+
+def test_a_program_that_fails_while_it_reads_ends(programs, local):
+    done = programs.run(["-c", FAILING, local], timeout=60)
+    assert done.returncode == 1
+    # TensorFlow logs the calls that the end has interrupted
+    assert "ValueError: of the user" in done.stderr.splitlines()
+
+
+def test_what_a_cache_cannot_do_is_refused(local, remote, tmp_path):
+    with raises(InputError, "does not exist; create"):
+        batches(local, cache=f"disk:{tmp_path}/no/such/folder, 5MB")
+    with raises(OptionsError, "of the smallest shard of split 'train'"):
+        batches(local, cache=f"disk:{tmp_path}, 20KB")
+    with raises(OptionsError, "must be on a local disk", code="cache-needed"):
+        batches(remote, shuffle=loader.Shuffle(how="full"), cache=f"disk:{tmp_path}, 300KB")
 
 
 def test_single_examples_are_read_from_copies(local, remote, tmp_path):
