@@ -105,6 +105,9 @@ class Frames:
         # For each shard the offsets of its records, and its end; not used before the index is read.
         self._offsets = np.empty(int(self.sizes.sum()) + len(shards), np.int64)
         self._is_known = np.zeros(len(shards), np.bool_)
+        # Records that are the first ones of their shards; negative numbers are no records.
+        self._starts_shard = np.zeros(int(self.sizes.sum()) + 3, np.bool_)
+        self._starts_shard[self.ends] = True
         # Records whose headers were found to state the right length.
         self._is_true = np.zeros(int(self.sizes.sum()), np.bool_)
         self._files: OrderedDict[int, _File] = OrderedDict()
@@ -176,6 +179,28 @@ class Frames:
             return True
 
         return np.array([can(number) for number in numbers.tolist()], np.bool_)
+
+    def intervals(self, numbers: Ints, kinds: npt.NDArray[np.bool_]) -> tuple[Ints, Ints, Ints, Ints]:
+        """Return the intervals of neighbors in one shard, in order.
+
+        Args:
+            numbers: shape ``(lanes, n)`` int64: the examples of each lane; a negative one is an interval of
+                its own.
+            kinds: shape ``(lanes * n,)``: where the examples are; no interval has two kinds.
+
+        Returns:
+            The first number and the count of each interval, and for each lane the index of its first
+            interval, with the number of all intervals at the end; and the place of each first number in
+            ``numbers``.
+        """
+        flat, width = numbers.reshape(-1), numbers.shape[1]
+        is_first = np.ones(len(flat), np.bool_)
+        is_first[1:] = (flat[1:] != flat[:-1] + 1) | (flat[1:] < 0) | (kinds[1:] != kinds[:-1])
+        is_first |= self._starts_shard[flat]
+        is_first[:: max(1, width)] = True
+        rows = np.flatnonzero(is_first)
+        lanes = np.searchsorted(rows, np.arange(len(numbers) + 1) * width)
+        return flat[rows], np.diff(np.append(rows, len(flat))), lanes, rows
 
     def lies(self, firsts: Ints, counts: Ints) -> Ints:
         """Return the numbers of local records whose headers state another length than the index has.
@@ -381,45 +406,6 @@ def pieces_of(shards: Ints, offsets: Ints, lengths: Ints, gap: int) -> tuple[Pla
     starts = np.empty(count, np.int64)
     starts[order] = offsets - np.repeat(pieces.offsets - begins, counts)
     return pieces, starts
-
-
-def intervals_of(numbers: Ints, ends: Ints, kinds: npt.NDArray[np.bool_]) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return the intervals of neighbors in one shard, in order.
-
-    Args:
-        numbers: shape ``(lanes, n)`` int64: the examples of each lane; a negative one is an interval of its
-            own.
-        ends: shape ``(shards,)`` int64: the number after the last one of each shard.
-        kinds: shape ``(lanes * n,)``: where the examples are; no interval has two kinds.
-
-    Returns:
-        The first number and the count of each interval, and for each lane the index of its first interval,
-        with the number of all intervals at the end; and the place of each first number in ``numbers``.
-    """
-    flat, width = numbers.reshape(-1), numbers.shape[1]
-    is_first = np.ones(len(flat), np.bool_)
-    is_first[1:] = (flat[1:] != flat[:-1] + 1) | (flat[1:] < 0)
-    is_first[:: max(1, width)] = True
-    is_first[1:] |= kinds[1:] != kinds[:-1]
-    rows = np.flatnonzero(is_first)
-    firsts, counts = flat[rows], np.diff(np.append(rows, len(flat)))
-    lanes = np.searchsorted(rows, np.arange(len(numbers) + 1) * width)
-    first_shards, last_shards = (
-        np.searchsorted(ends, each, side="right") for each in (firsts, firsts + counts - 1)
-    )
-    if (first_shards == last_shards).all():
-        return firsts, counts, lanes, rows
-    # an interval has a part in each of its shards, which is empty in an empty one
-    parts = last_shards - first_shards + 1
-    row = np.repeat(np.arange(len(rows)), parts)
-    shard = first_shards[row] + np.arange(len(row)) - (np.cumsum(parts) - parts)[row]
-    low = np.maximum(firsts[row], np.append(0, ends)[shard])
-    low = np.where(firsts[row] < 0, firsts[row], low)
-    high = np.minimum((firsts + counts)[row], np.append(ends, np.iinfo(np.int64).max)[shard])
-    high = np.where(firsts[row] < 0, low + 1, high)
-    kept = high > low
-    lanes = np.append(0, np.cumsum(kept))[np.append(0, np.cumsum(parts))[lanes]]
-    return low[kept], (high - low)[kept], lanes, (rows[row] + low - firsts[row])[kept]
 
 
 def read_values(root: AnyPath, frames: Frames, columns: Columns, numbers: Ints) -> Values:

@@ -24,7 +24,7 @@ from tfshards.loader.examples.content import Content
 from tfshards.loader.options.worker import num_cpus
 from tfshards.loader.order.plan import ReadPlan
 from tfshards.loader.reading.damage import Damage
-from tfshards.loader.reading.frames import Frames, intervals_of
+from tfshards.loader.reading.frames import Frames
 from tfshards.loader.reading.windows import UNREADABLE, WINDOW_BYTES, Windows
 from tfshards.schemas import FormatError, InputError
 from tfshards.schemas.index import IntArray as Ints
@@ -153,12 +153,12 @@ class Feed:
         if self._windows is not None:
             window, where = self._windows.fetch(int(reader), numbers)
             files = np.append(files, np.array([window], object))
-        firsts, counts, lanes, heads = intervals_of(numbers, self.frames.ends, where >= 0)
+        firsts, counts, lanes, heads = self.frames.intervals(numbers, where >= 0)
         is_here = (firsts >= 0) & (where[heads] < 0)
         lies = self.frames.lies(firsts[is_here], counts[is_here])
         if len(lies):
             numbers[np.isin(numbers, lies)] = UNREADABLE
-            firsts, counts, lanes, heads = intervals_of(numbers, self.frames.ends, where >= 0)
+            firsts, counts, lanes, heads = self.frames.intervals(numbers, where >= 0)
         shards, offsets, _ = self.frames.places(np.maximum(firsts, 0))
         fetched, is_lacking = where[heads], firsts < 0
         # the file after those of the shards is empty

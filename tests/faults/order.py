@@ -196,10 +196,10 @@ FAULTS = [
         LOAD,
     ),
     (
-        "the last record of a shard is lost",
+        "an interval goes on in the next shard",
         "loader/reading/frames.py",
-        "np.append(ends, np.iinfo(np.int64).max)[shard]",
-        "np.append(ends - 1, np.iinfo(np.int64).max)[shard]",
+        "self._starts_shard[self.ends] = True",
+        "self._starts_shard[self.ends[:1]] = True",
         LOAD,
     ),
     (
