@@ -97,8 +97,9 @@ class Frames:
         self.root: AnyPath = root
         self.shards: Sequence[Shard] = shards
         self.paths: Sequence[AnyPath] = paths
-        # of each shard
+        # of each shard; and whether all are on this machine
         self.is_remote: npt.NDArray[np.bool_] = np.array([not isinstance(path, Path) for path in paths], bool)
+        self.is_local: bool = not self.is_remote.any()
         self.sizes: Ints = np.array([shard.num_examples for shard in shards], np.int64)
         self.ends: Ints = np.cumsum(self.sizes)
         self._is_checked, self._versions, self._is_whole = is_checked, versions, is_whole

@@ -59,7 +59,7 @@ def open_windows(source: OpenSplit, frames: Frames, *, is_scattered: bool) -> Wi
 
     ``is_scattered`` is whether records are read that are no neighbors.
     """
-    if not frames.is_remote.any():
+    if frames.is_local:
         return None
     if is_scattered:
         num_bytes = sum(shard.record_bytes for shard in frames.shards)
