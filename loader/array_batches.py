@@ -87,7 +87,7 @@ def batches(
     """
     options = LoadOptions(**locals())
     surroundings = other_workers()
-    if surroundings and not options.is_worker_given and options.this_worker.count == 1:
+    if surroundings and options.worker is None and options.this_worker.count == 1:
         warnings.warn(reads_all(surroundings, "batches"), stacklevel=2)
     return Batches(options)
 

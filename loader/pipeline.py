@@ -116,7 +116,7 @@ def load(
         FormatError: the manifest or an index breaks the format, or a shard differs from the manifest.
     """
     options = LoadOptions(**locals())
-    if not options.is_worker_given and options.this_worker.count == 1:
+    if options.worker is None and options.this_worker.count == 1:
         warn_of_strategy(options)
     return load_dataset(options)
 

@@ -80,7 +80,7 @@ class Epochs(DistributedSampler[Any]):  # type: ignore[misc]
         # the epoch that was set
         self.epoch: int | None = None
         ranks = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
-        if batches.options.this_worker.count != ranks and not batches.options.is_worker_given:
+        if batches.options.this_worker.count != ranks and batches.options.worker is None:
             warnings.warn(
                 f"each of the {ranks} ranks reads {batches!r}: pass worker=loader.Worker(rank, {ranks}) to "
                 "batches(), or worker=loader.Worker() if this is intended",

@@ -43,7 +43,7 @@ class LoadOptions:
     """The parameters of ``load``, where they are described.
 
     Attributes:
-        is_worker_given: whether ``worker`` was given, rather than found.
+        this_worker: the worker, given or found.
         cached: what ``cache`` describes.
 
     Raises:
@@ -69,7 +69,7 @@ class LoadOptions:
     worker: Worker | None = None
     cache: str | None = None
     on_damage: OnDamage = "raise"
-    is_worker_given: bool = field(init=False)
+    this_worker: Worker = field(init=False)
     cached: Cache | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -95,9 +95,7 @@ class LoadOptions:
         if not isinstance(self.start, (Position, Counter, type(None))):
             raise invalid("start", self.start, "a loader.Position or a loader.Progress")
         check_type("worker", self.worker, Worker, "index, count")
-        object.__setattr__(self, "is_worker_given", self.worker is not None)
-        if self.worker is None:
-            object.__setattr__(self, "worker", usual_worker())
+        object.__setattr__(self, "this_worker", self.worker or usual_worker())
         object.__setattr__(self, "cached", cache_of(self.cache))
         check_choice("on_damage", self.on_damage, get_args(OnDamage))
         self._check_together()
@@ -120,12 +118,6 @@ class LoadOptions:
                 "sample_weights='balanced' counts classes as they are stored, which ratios change; leave one "
                 "of them out"
             )
-
-    @property
-    def this_worker(self) -> Worker:
-        """The worker, given or found."""
-        assert self.worker is not None
-        return self.worker
 
     @property
     def begin(self) -> Position:

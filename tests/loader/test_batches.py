@@ -16,7 +16,7 @@ from PIL import Image as Pillow
 
 from tests.errors import raises
 from tfshards.loader import Image, Position, Progress, Shuffle, Worker, batches, load
-from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas import OptionsError
 
 from .conftest import in_shards
 from .scenes import COUNT, SCHEMA, SIZES, example
@@ -111,12 +111,6 @@ def test_an_iteration_that_is_not_finished_leaves_no_threads(scenes):
         if thread.name.startswith("ThreadPool"):
             thread.join(20)
     assert threading.active_count() <= before
-
-
-def test_compressed_shards_are_refused(write_dataset, tmp_path):
-    path = write_dataset(tmp_path / "gzip", SCHEMA, {"train": [[example(0)]]}, compression="gzip")
-    with raises(InputError, "compressed shards are unpacked", code="cache-needed"):
-        batches(path, batch_size=1)
 
 
 def test_neither_tensorflow_nor_without_images_pillow_is_imported(scenes):
