@@ -81,16 +81,15 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# Give a folder of class folders: make bench PHOTOS=/data/photos; and to compare the loader with that of another
-# checkout, two datasets: OLD=/other/src OF_PHOTOS=/data/tfshards/photos OF_ARRAYS=/data/tfshards/arrays
+# Give a folder of class folders: make bench PHOTOS=/data/photos; and OLD=/other/src to compare with another checkout
 bench: $(VENV)/.dev
-	$(BIN)/python benchmarks/prep.py --photos $(PHOTOS)
-	$(BIN)/python benchmarks/images.py --photos $(PHOTOS)
-	$(BIN)/python benchmarks/arrays.py
+	$(BIN)/python benchmarks/prep.py photos --photos $(PHOTOS)
+	$(BIN)/python benchmarks/prep.py images --photos $(PHOTOS)
+	$(BIN)/python benchmarks/prep.py arrays
 	$(BIN)/python benchmarks/verify.py --photos $(PHOTOS)
-	$(if $(OLD),$(BIN)/python benchmarks/compare.py $(OLD) src --photos $(OF_PHOTOS) --arrays $(OF_ARRAYS))
+	$(if $(OLD),$(BIN)/python benchmarks/compare.py $(OLD) src --photos $(PHOTOS))
 	$(BIN)/python benchmarks/read.py --photos $(PHOTOS)
-	$(BIN)/python benchmarks/remote_read.py
+	$(BIN)/python benchmarks/remote.py
 	$(BIN)/python benchmarks/shuffle.py
 	$(BIN)/python benchmarks/scale.py --counts 100000 1000000
 

@@ -13,6 +13,7 @@ import shlex
 import signal
 import statistics
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -24,13 +25,10 @@ from pathlib import Path
 MB = 1_000_000
 # Seconds between samples of the memory; the process tree is listed again at every fifth sample.
 INTERVAL = 0.02
-# smaps_rollup walks a process's page tables: about 30 ms for 600 MB, too slow for timed runs.
-PSS_INTERVAL = 0.1
 HOW = (
     "Medians (min-max) of whole processes, including the start of the interpreter; CPU is user and system "
     f"time of all processes; RSS is the sum over all processes, sampled every {INTERVAL * 1000:.0f} ms."
 )
-PSS_HOW = f" PSS counts shared pages once: one further run, sampled every {PSS_INTERVAL * 1000:.0f} ms."
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _SUBREAPER = 36
 
@@ -43,18 +41,16 @@ class Measurement:
         wall: seconds from start to end.
         cpu: user and system seconds of the process and all its descendants.
         rss: the highest sum of resident memory over all processes, bytes; a page that two share counts twice.
-        pss: the same with shared pages divided among the processes that share them; 0 if it was not measured.
         output: what the command printed.
     """
 
     wall: float
     cpu: float
     rss: int
-    pss: int
     output: str
 
 
-def measure(command: Sequence[str], folder: Path, with_pss: bool = False) -> Measurement:
+def measure(command: Sequence[str], folder: Path) -> Measurement:
     """Run ``command`` in ``folder`` and return its time and memory.
 
     Raises:
@@ -65,7 +61,7 @@ def measure(command: Sequence[str], folder: Path, with_pss: bool = False) -> Mea
     with tempfile.TemporaryFile("w+") as log:
         before = time.perf_counter()
         process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=subprocess.STDOUT)
-        watch = _Watch(process.pid, with_pss)
+        watch = _Watch(process.pid)
         _, status, usage = os.wait4(process.pid, 0)
         wall = time.perf_counter() - before
         watch.stop()
@@ -75,15 +71,15 @@ def measure(command: Sequence[str], folder: Path, with_pss: bool = False) -> Mea
         output = log.read()
     if process.returncode:
         raise RuntimeError(f"{shlex.join(command)}: exit status {process.returncode}\n{output[-2000:]}")
-    return Measurement(wall, cpu, watch.rss, watch.pss, output)
+    return Measurement(wall, cpu, watch.rss, output)
 
 
 class _Watch:
     """Record the highest memory of a process tree, in a thread."""
 
-    def __init__(self, root: int, with_pss: bool) -> None:
-        self.rss = self.pss = 0
-        self._root, self._with_pss = root, with_pss
+    def __init__(self, root: int) -> None:
+        self.rss = 0
+        self._root = root
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._sample, daemon=True)
         self._thread.start()
@@ -96,16 +92,14 @@ class _Watch:
         known: set[int] = set()
         tree: list[int] = []
         samples = 0
-        while not self._ended.wait(PSS_INTERVAL if self._with_pss else INTERVAL):
-            if samples % 5 == 0 or self._with_pss:
+        while not self._ended.wait(INTERVAL):
+            if samples % 5 == 0:
                 # Between fork and exec a child has its parent's memory: it counts from the second listing on.
                 found = [self._root, *_descendants(self._root)]
                 tree = [pid for pid in found if pid in known or pid == self._root]
                 known = set(found)
             samples += 1
             self.rss = max(self.rss, sum(map(_rss, tree)))
-            if self._with_pss:
-                self.pss = max(self.pss, sum(map(_pss, tree)))
 
 
 def _descendants(pid: int) -> Iterable[int]:
@@ -122,13 +116,6 @@ def _descendants(pid: int) -> Iterable[int]:
 def _rss(pid: int) -> int:
     fields = _read(f"/proc/{pid}/statm").split()
     return int(fields[1]) * _PAGE if fields else 0
-
-
-def _pss(pid: int) -> int:
-    for line in _read(f"/proc/{pid}/smaps_rollup").splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) * 1024
-    return 0
 
 
 def _read(path: str) -> str:
@@ -185,11 +172,37 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def goal(text: str, value: float, limit: float, at_least: bool = False) -> str:
-    """Return a list item that states whether ``value`` reaches the goal ``limit``."""
-    reached = value >= limit if at_least else value <= limit
-    sign = "≥" if at_least else "≤"
-    return f"- {text}: {value:.2f}, goal {sign} {limit:g}: {'reached' if reached else 'missed'}"
+def compared(taken: Mapping[str, Sequence[Measurement]], amount: float, unit: str) -> str:
+    """Return the runs of all contestants as a table; the ratios are those to the first contestant, by round.
+
+    Args:
+        taken: what ``rounds`` returns.
+        amount: how many ``unit`` each contestant does in a run.
+        unit: their name, in the plural.
+    """
+    first = next(iter(taken))
+    wall = {name: [result.wall for result in results] for name, results in taken.items()}
+    cpu = {name: [result.cpu for result in results] for name, results in taken.items()}
+    rows = [
+        [
+            name,
+            spread(wall[name], 2),
+            spread(cpu[name], 2),
+            f"{amount / statistics.median(wall[name]):,.0f}",
+            spread([result.rss / MB for result in results], 0),
+            spread(ratios(wall[name], wall[first]), 2),
+            spread(ratios(cpu[name], cpu[first]), 2),
+        ]
+        for name, results in taken.items()
+    ]
+    over = f"over {first!r}"
+    return table(("", "wall, s", "CPU, s", f"{unit}/s", "peak RSS, MB", f"wall {over}", f"CPU {over}"), rows)
+
+
+def footnote(packages: Sequence[str]) -> str:
+    """Return on what machine and by which command a benchmark ran, as Markdown."""
+    command = shlex.join(["python", *sys.orig_argv[1:]])
+    return f"\n{machine(packages)}; load average {os.getloadavg()[0]:.1f}\n\n`{command}`"
 
 
 def machine(packages: Sequence[str]) -> str:

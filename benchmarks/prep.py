@@ -1,10 +1,12 @@
-"""Compare building shards from photos: tfshards, TFDS in process, TFDS on Beam, and a plain copy loop.
+"""Compare building shards: tfshards, TFDS, and plain loops over the files.
 
-    python benchmarks/prep.py --photos photos/ --copies 8 --rounds 5 --memory-twice
+    python benchmarks/prep.py photos --photos FOLDER --copies 8
+    python benchmarks/prep.py images --photos FOLDER --copies 4
+    python benchmarks/prep.py arrays
 
-Every contestant runs in its own process, measured from the start of the interpreter to its end, in turns with
-the others on the same files, which are in the page cache. The photos are copied under different names, so
-that 3,000 of them make a dataset of 24,000.
+The first case stores photos as they are, the second checks and converts them, the third stores arrays of
+784 bytes. Every contestant runs in its own process, in turns with the others, on files in the page cache.
+Photos are copied under different names, so that 3,000 of them make a dataset of 24,000.
 """
 
 from __future__ import annotations
@@ -12,195 +14,203 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import statistics
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import inputs
 import measure
-from measure import MB, Measurement, ratios, spread
+from measure import Measurement
 
-CONTESTANTS = Path(__file__).resolve().parent / "contestants.py"
-SUFFIXES = (".jpg", ".jpeg", ".png")
-NAMES = {
-    "tfshards": "tfshards",
-    "tfds": "TFDS, in process",
-    "tfds-beam": "TFDS on Beam (local runner)",
-    "copy": "read and append, no format",
+SHARDS = 16
+PACKAGES = ("tfshards", "apache-beam", "tensorflow-datasets", "tensorflow", "pillow", "numpy")
+# For each case its contestants: words of tfshards, or a function of this file with its arguments.
+CASES = {
+    "photos": {
+        "tfshards, --check none": "build images SOURCE OUT --shards 16 --check none",
+        "tfshards, default check": "build images SOURCE OUT --shards 16",
+        "TFDS, in process": "tfds_photos SOURCE OUT",
+        "TFDS on Beam (local runner)": "tfds_photos_on_beam SOURCE OUT",
+        "read and append, no format": "append SOURCE OUT",
+    },
+    "images": {
+        "tfshards, --check none": "build images SOURCE OUT --shards 16 --check none",
+        "tfshards, default check": "build images SOURCE OUT --shards 16",
+        "short side 256": "build images SOURCE OUT --shards 16 --resize short=256",
+        "short side 256, PNG": "build images SOURCE OUT --shards 16 --resize short=256 --format png",
+        "read with Python": "read SOURCE",
+        "decode with Pillow": "decode SOURCE",
+    },
+    "arrays": {
+        "tfshards": "build arrays SOURCE/image.npy SOURCE/label.npy OUT --shards 16",
+        "TFDS, in process": "tfds_arrays SOURCE OUT",
+    },
 }
-PACKAGES = ("tfshards", "apache-beam", "tensorflow-datasets", "tensorflow", "numpy")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--photos", type=Path, required=True, help="images in class folders, at any depth")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("case", choices=CASES)
+    parser.add_argument("--photos", type=Path, help="images in class folders, at any depth")
     parser.add_argument("--copies", type=int, default=8, help="copies of each photo (default: 8)")
+    parser.add_argument("--examples", type=int, default=60_000, help="number of arrays (default: 60,000)")
     parser.add_argument("--rounds", type=int, default=5, help="measured runs per contestant (default: 5)")
-    parser.add_argument(
-        "--shards", type=int, default=16, help="shards that each contestant writes (default: 16)"
-    )
-    parser.add_argument(
-        "--only", nargs="+", choices=NAMES, default=list(NAMES), help="contestants (default: all)"
-    )
-    parser.add_argument("--memory-twice", action="store_true", help="also run tfshards on twice the files")
-    parser.add_argument("--no-pss", action="store_true", help="leave out the runs that measure PSS")
-    parser.add_argument("--work", type=Path, help="folder of the files (default: a temporary folder)")
+    parser.add_argument("--only", nargs="+", help="beginnings of names of contestants (default: all)")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=options.work, prefix="tfshards-bench-") as work:
-        compare(Path(work).resolve(), options)
+    contestants = CASES[options.case]
+    names = [name for name in contestants if not options.only or name.startswith(tuple(options.only))]
+    with tempfile.TemporaryDirectory(prefix="tfshards-prep-") as folder:
+        source, out = Path(folder).resolve() / "source", Path(folder).resolve() / "out"
+        if options.case == "arrays":
+            inputs.write_arrays(source, options.examples)
+        elif options.photos is None:
+            parser.error("--photos is required")
+        else:
+            inputs.copy_photos(options.photos, source, options.copies)
+        count, size = inputs.size_of(source)
+        taken = measure.rounds(names, options.rounds, lambda name: run(contestants[name], source, out))
+    amount = options.examples if options.case == "arrays" else count
+    print(f"\n{measure.compared(taken, amount, 'examples')}")
+    print(f"\n{amount:,} examples, {size / measure.MB:,.0f} MB. {measure.HOW}")
+    print(measure.footnote(PACKAGES))
 
 
-def compare(work: Path, options: argparse.Namespace) -> None:
-    """Run all contestants in turns and print the table."""
-    source = make_photos(options.photos, work / "photos", options.copies)
-    number, size = _count(source), _size(source)
-    print(f"{number:,} photos, {size / MB:,.0f} MB", flush=True)
-    taken = measure.rounds(
-        options.only, options.rounds, lambda name: run(name, source, work, options.shards, size)
-    )
-    pss: dict[str, int] = {}
-    if not options.no_pss:
-        pss = {
-            name: run(name, source, work, options.shards, size, with_pss=True).pss for name in options.only
-        }
-    twice: list[Measurement] = []
-    if options.memory_twice and "tfshards" in options.only:
-        double = make_photos(options.photos, work / "photos-twice", 2 * options.copies)
-        of_double = measure.rounds(
-            ["tfshards"],
-            options.rounds,
-            lambda name: run(name, double, work, options.shards, _size(double)),
-        )
-        twice = of_double["tfshards"]
-    print(f"\n{report(taken, pss, twice, number, size, options)}")
-
-
-def make_photos(photos: Path, target: Path, copies: int) -> Path:
-    """Copy the photos into ``target``, one folder per class, ``copies`` times under different names."""
-    found = sorted(path for path in photos.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
-    if not found:
-        raise SystemExit(f"--photos {photos}: no {', '.join(SUFFIXES)} in it")
-    for path in found:
-        folder = target / ("-".join(path.parent.relative_to(photos).parts) or "all")
-        folder.mkdir(parents=True, exist_ok=True)
-        for copy in range(copies):
-            shutil.copyfile(path, folder / f"{path.stem}-{copy}{path.suffix}")
-    return target
-
-
-def run(name: str, source: Path, work: Path, shards: int, size: int, with_pss: bool = False) -> Measurement:
+def run(words: str, source: Path, out: Path) -> Measurement:
     """Run one contestant on files that are in the page cache, and check that it wrote all of them."""
-    for path in _files(source):
+    for path in files(source):
         path.read_bytes()
     # the files of the previous run must not be written to the disk during this one
     os.sync()
-    out = work / "out" / name
-    shutil.rmtree(out, ignore_errors=True)
-    out.parent.mkdir(exist_ok=True)
-    result = measure.measure(_command(name, source, out, shards), work, with_pss)
-    records = [path for path in _files(out) if ".tfrecord" in path.name and path.parent.name != "index"]
-    written = sum(path.stat().st_size for path in records)
-    if len(records) != shards or written < size:
-        raise SystemExit(f"{name} wrote {len(records)} files of {written} bytes from {size} bytes")
-    shutil.rmtree(out)
+    values = [word.replace("SOURCE", str(source)).replace("OUT", str(out)) for word in words.split()]
+    command = inputs.tfshards(*values) if values[0] == "build" else [sys.executable, __file__, *values]
+    result = measure.measure(command, source.parent)
+    if out.exists():
+        written, size = (inputs.size_of(folder)[1] for folder in (out, source))
+        if written < size and "--resize" not in words:
+            raise SystemExit(f"{words} wrote {written} bytes from {size} bytes")
+        shutil.rmtree(out)
     return result
 
 
-def _command(name: str, source: Path, out: Path, shards: int) -> list[str]:
-    if name == "tfshards":
-        build = [sys.executable, "-m", "tfshards", "build", "images", str(source), str(out)]
-        return [*build, "--shards", str(shards), "--check", "none"]
-    return [sys.executable, str(CONTESTANTS), name, str(source), str(out), str(shards)]
+def files(folder: Path) -> Iterator[Path]:
+    return (path for path in sorted(folder.rglob("*")) if path.is_file())
 
 
-def report(
-    taken: Mapping[str, Sequence[Measurement]],
-    pss: Mapping[str, int],
-    twice: Sequence[Measurement],
-    number: int,
-    size: int,
-    options: argparse.Namespace,
-) -> str:
-    """Return the result as Markdown."""
-    wall = {name: [result.wall for result in results] for name, results in taken.items()}
-    cpu = {name: [result.cpu for result in results] for name, results in taken.items()}
-    rss = {name: [result.rss / MB for result in results] for name, results in taken.items()}
-    rows = [
-        [
-            NAMES[name],
-            spread(wall[name]),
-            spread(cpu[name]),
-            f"{number / statistics.median(wall[name]):,.0f}",
-            f"{size / MB / statistics.median(wall[name]):,.0f}",
-            spread(rss[name], 0),
-            f"{pss[name] / MB:,.0f}" if name in pss else "",
-        ]
-        for name in taken
-    ]
-    head = ("", "wall, s", "CPU, s", "photos/s", "MB/s", "peak RSS, MB", "peak PSS, MB")
-    lines = [measure.table(head, rows), ""]
-    if "tfshards" in taken:
-        others = [name for name in taken if name != "tfshards"]
-        factors = [
-            [
-                NAMES[name],
-                spread(ratios(wall[name], wall["tfshards"]), 2),
-                spread(ratios(cpu[name], cpu["tfshards"]), 2),
-                spread(ratios(rss[name], rss["tfshards"]), 2),
-            ]
-            for name in others
-        ]
-        head = ("multiple of tfshards, by round", "wall", "CPU", "peak RSS")
-        lines += [measure.table(head, factors), "", *_goals(wall, cpu, rss, twice), ""]
-    flags = [flag for flag in ("memory_twice", "no_pss") if getattr(options, flag)]
-    command = ["python benchmarks/prep.py --photos PHOTOS", f"--copies {options.copies}"]
-    command += [f"--rounds {options.rounds}", *(f"--{flag.replace('_', '-')}" for flag in flags)]
-    lines += [
-        f"{number:,} photos, {size / MB:,.0f} MB, {options.shards} shards; {options.rounds} rounds in turns, "
-        f"page cache warm. {measure.HOW}{measure.PSS_HOW if pss else ''}",
-        "",
-        measure.machine(PACKAGES),
-        "",
-        f"`{' '.join(command)}`",
-    ]
-    return "\n".join(lines)
+# The contestants; each imports only what it needs
 
 
-def _goals(
-    wall: Mapping[str, Sequence[float]],
-    cpu: Mapping[str, Sequence[float]],
-    rss: Mapping[str, Sequence[float]],
-    twice: Sequence[Measurement],
-) -> list[str]:
-    lines = []
-    if "copy" in cpu:
-        shares = ratios(cpu["tfshards"], [2.5 * seconds + 1.5 for seconds in cpu["copy"]])
-        text = "CPU over 2.5 times the copy loop's + 1.5 s, by round"
-        lines.append(measure.goal(text, statistics.median(shares), 1))
-    if "tfds" in wall:
-        faster = ratios(wall["tfds"], wall["tfshards"])
-        text = "wall, times faster than TFDS in process, by round"
-        lines.append(measure.goal(text, statistics.median(faster), 3, at_least=True))
-    lines.append(measure.goal("peak memory of all processes together, MB of RSS", max(rss["tfshards"]), 300))
-    if twice:
-        more = statistics.median(result.rss / MB for result in twice) / statistics.median(rss["tfshards"])
-        shown = spread([result.rss / MB for result in twice], 0)
-        lines.append(measure.goal(f"peak memory with twice the files ({shown} MB), times", more, 1.1))
-    return lines
+def append(source: str, out: str) -> None:
+    """Read every file and append it to one of the shards: the minimum that every conversion does."""
+    os.makedirs(out)
+    shards = [open(os.path.join(out, f"{index}.tfrecord"), "wb") for index in range(SHARDS)]  # noqa: SIM115
+    for number, path in enumerate(files(Path(source))):
+        shards[number % SHARDS].write(path.read_bytes())
+    for file in shards:
+        file.close()
 
 
-def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file())
+def read(source: str) -> None:
+    _in_threads(Path.read_bytes, source)
 
 
-def _count(folder: Path) -> int:
-    return len(_files(folder))
+def decode(source: str) -> None:
+    """Decode every file, on as many threads as there are cores, as in a build."""
+    from PIL import Image
+
+    _in_threads(lambda path: Image.open(path).load(), source)
 
 
-def _size(folder: Path) -> int:
-    return sum(path.stat().st_size for path in _files(folder))
+def _in_threads(work: object, source: str) -> None:
+    # if two cores are the hyperthreads of one, the same work takes more CPU time on both than on one
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        list(pool.map(work, files(Path(source)), chunksize=16))
 
+
+def tfds_arrays(source: str, out: str) -> None:
+    """Convert two arrays with TFDS, stored as tfshards stores them: raw bytes, an integer, a key.
+
+    Raw bytes are the fastest encoding of TFDS: its default for tensors takes twice the time, PNG more.
+    """
+    import numpy as np
+    import tensorflow_datasets as tfds
+
+    image, label = (np.load(f"{source}/{name}.npy") for name in ("image", "label"))
+    features = {
+        "image": tfds.features.Tensor(shape=image.shape[1:], dtype=image.dtype, encoding="bytes"),
+        "label": tfds.features.Scalar(label.dtype),
+        "key": tfds.features.Text(),
+    }
+
+    def rows() -> Iterator[tuple[int, dict[str, object]]]:
+        for row in range(len(image)):
+            yield row, {"image": image[row], "label": label[row], "key": str(row)}
+
+    _prepare(features, rows, out)
+
+
+def tfds_photos(source: str, out: str, on_beam: bool = False) -> None:
+    """Convert class folders as TFDS's guide shows it, with the features that tfshards writes."""
+    import tensorflow_datasets as tfds
+
+    classes = sorted(os.listdir(source))
+    keys = [f"{label}/{name}" for label in classes for name in sorted(os.listdir(f"{source}/{label}"))]
+    features = {
+        "image": tfds.features.Image(),
+        "label": tfds.features.ClassLabel(names=classes),
+        "key": tfds.features.Text(),
+    }
+
+    def example(key: str) -> tuple[str, dict[str, str]]:
+        return key, {"image": f"{source}/{key}", "label": key.partition("/")[0], "key": key}
+
+    if not on_beam:
+        _prepare(features, lambda: map(example, keys), out)
+        return
+    import apache_beam as beam
+
+    # DirectRunner uses this class, but would first look for Prism on the internet.
+    from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+    _prepare(features, lambda: beam.Create(keys) | beam.Map(example), out, FnApiRunner())
+
+
+def tfds_photos_on_beam(source: str, out: str) -> None:
+    """Convert class folders in the same way as a Beam pipeline, on Beam's local runner."""
+    tfds_photos(source, out, on_beam=True)
+
+
+def _prepare(features: dict, examples: object, out: str, runner: object = None) -> None:
+    import tensorflow_datasets as tfds
+
+    class Examples(tfds.core.GeneratorBasedBuilder):
+        """The examples of one split."""
+
+        VERSION = tfds.core.Version("1.0.0")
+
+        def _info(self):
+            return tfds.core.DatasetInfo(builder=self, features=tfds.features.FeaturesDict(features))
+
+        def _split_generators(self, dl_manager):
+            return {"train": self._generate_examples()}
+
+        def _generate_examples(self):
+            return examples()
+
+    tfds.disable_progress_bar()
+    # These datasets are not in Google's bucket; do not ask for them there.
+    config = tfds.download.DownloadConfig(num_shards=SHARDS, beam_runner=runner, try_download_gcs=False)
+    Examples(data_dir=out).download_and_prepare(download_config=config)
+
+
+CONTESTANTS = (append, read, decode, tfds_arrays, tfds_photos, tfds_photos_on_beam)
 
 if __name__ == "__main__":
-    main()
+    called = {function.__name__: function for function in CONTESTANTS}.get(sys.argv[1])
+    if called:
+        called(*sys.argv[2:])
+    else:
+        main()

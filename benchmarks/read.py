@@ -10,25 +10,17 @@ Usage: python benchmarks/read.py --photos FOLDER [--copies 8] [--rounds 5]
 
 import argparse
 import os
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+import inputs
 import measure
-import numpy as np
 
 BATCH_SIZE = 256
-NUM_ARRAYS = 400_000
-SHARDS = 16
-# shares of the ceiling, and multiples of TFDS, by dataset
-GOALS = {"photos": (0.9, 3.5), "arrays": (0.5, 10.0)}
 CEILING = "ceiling"
-TFDS = "TFDS"
-SHUFFLED = "tfshards, shuffled"
-STORED = "tfshards, stored order"
 
 
 def main() -> None:
@@ -36,41 +28,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--photos", type=Path, required=True, help="folder of class folders")
     parser.add_argument("--copies", type=int, default=8, help="copies of each photo (default: 8)")
-    parser.add_argument(
-        "--arrays", type=int, default=NUM_ARRAYS, help="arrays of 784 bytes (default: 400,000)"
-    )
+    parser.add_argument("--arrays", type=int, default=400_000, help="arrays of 784 bytes (default: 400,000)")
     parser.add_argument("--rounds", type=int, default=5, help="number of measured runs (default: 5)")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="tfshards-read-") as work:
-        datasets = {
-            "photos": build_photos(options.photos, Path(work), options.copies),
-            "arrays": build_arrays(Path(work), options.arrays),
-        }
-        for name, dataset in datasets.items():
-            print(report(name, time_all(dataset, options.rounds)), flush=True)
-    print(measure.machine(["tfshards", "tensorflow", "tensorflow-datasets", "numpy"]))
-    command = f"--photos PHOTOS --copies {options.copies} --arrays {options.arrays} --rounds {options.rounds}"
-    print(f"\n`python benchmarks/read.py {command}`")
-
-
-def build_photos(photos: Path, work: Path, copies: int) -> Path:
-    from prep import make_photos
-
-    source = make_photos(photos, work / "source", copies)
-    return tfshards_build(["images", str(source), str(work / "photos"), "--check", "none"])
-
-
-def build_arrays(work: Path, count: int) -> Path:
-    random = np.random.default_rng(0)
-    np.save(work / "image.npy", random.integers(0, 256, (count, 28, 28), dtype=np.uint8))
-    np.save(work / "label.npy", random.integers(0, 10, count))
-    return tfshards_build(["arrays", str(work / "image.npy"), str(work / "label.npy"), str(work / "arrays")])
-
-
-def tfshards_build(arguments: list[str]) -> Path:
-    command = [sys.executable, "-m", "tfshards", "build", *arguments, "--shards", str(SHARDS)]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    return Path(arguments[-1] if arguments[0] == "arrays" else arguments[2])
+    with tempfile.TemporaryDirectory(prefix="tfshards-read-") as folder:
+        work = Path(folder)
+        source = inputs.copy_photos(options.photos, work / "source", options.copies)
+        inputs.build("images", source, work / "photos", "--check", "none")
+        inputs.build("arrays", *inputs.write_arrays(work / "values", options.arrays), work / "arrays")
+        for name in ("photos", "arrays"):
+            print(f"\n{name}\n\n{report(time_all(work / name, options.rounds))}", flush=True)
+    print(measure.footnote(["tfshards", "tensorflow", "tensorflow-datasets", "numpy"]))
 
 
 def time_all(dataset: Path, rounds: int) -> Mapping[str, list[float]]:
@@ -86,21 +54,14 @@ def time_all(dataset: Path, rounds: int) -> Mapping[str, list[float]]:
     return taken
 
 
-def report(name: str, taken: Mapping[str, list[float]]) -> str:
+def report(taken: Mapping[str, list[float]]) -> str:
     bare = [speeds for contestant, speeds in taken.items() if contestant.startswith(CEILING)]
     best = [max(pair) for pair in zip(*bare, strict=True)]
     rows = [
         (contestant, measure.spread(speeds, 0), measure.spread(measure.ratios(speeds, best), 2))
         for contestant, speeds in taken.items()
     ]
-    lines = [f"\n{name}\n", measure.table(("", "examples/s", "of the round's ceiling"), rows)]
-    of_ceiling, of_tfds = GOALS[name]
-    for contestant in (SHUFFLED, STORED):
-        share = float(np.median(measure.ratios(taken[contestant], best)))
-        lines.append(measure.goal(f"{contestant}, share of the ceiling", share, of_ceiling, at_least=True))
-        times = float(np.median(measure.ratios(taken[contestant], taken[TFDS])))
-        lines.append(measure.goal(f"{contestant}, over TFDS", times, of_tfds, at_least=True))
-    return "\n".join(lines)
+    return measure.table(("", "examples/s", "of the round's ceiling"), rows)
 
 
 def _speed(make: Callable[[], Iterable[object]]) -> float:
@@ -136,7 +97,7 @@ def _contestants(dataset: Path) -> dict[str, Callable[[], Iterable[object]]]:
     def interleave_then_batch():
         return (
             tf.data.Dataset.from_tensor_slices(files)
-            .interleave(tf.data.TFRecordDataset, SHARDS, 16, num_parallel_calls=tf.data.AUTOTUNE)
+            .interleave(tf.data.TFRecordDataset, inputs.SHARDS, 16, num_parallel_calls=tf.data.AUTOTUNE)
             .batch(BATCH_SIZE, drop_remainder=True)
             .map(parse, tf.data.AUTOTUNE)
             .prefetch(tf.data.AUTOTUNE)
@@ -148,7 +109,7 @@ def _contestants(dataset: Path) -> dict[str, Callable[[], Iterable[object]]]:
 
         return (
             tf.data.Dataset.from_tensor_slices(files)
-            .interleave(batches, SHARDS, num_parallel_calls=tf.data.AUTOTUNE)
+            .interleave(batches, inputs.SHARDS, num_parallel_calls=tf.data.AUTOTUNE)
             .map(parse, tf.data.AUTOTUNE)
             .prefetch(tf.data.AUTOTUNE)
         )
@@ -162,9 +123,11 @@ def _contestants(dataset: Path) -> dict[str, Callable[[], Iterable[object]]]:
     return {
         f"{CEILING}: interleave, batch, parse": interleave_then_batch,
         f"{CEILING}: batch inside the interleave, parse": batch_inside_interleave,
-        SHUFFLED: lambda: loader.load(dataset, batch_size=BATCH_SIZE, shuffle=loader.Shuffle(seed=0)),
-        STORED: lambda: loader.load(dataset, batch_size=BATCH_SIZE),
-        TFDS: with_tfds,
+        "tfshards, shuffled": lambda: loader.load(
+            dataset, batch_size=BATCH_SIZE, shuffle=loader.Shuffle(seed=0)
+        ),
+        "tfshards, stored order": lambda: loader.load(dataset, batch_size=BATCH_SIZE),
+        "TFDS": with_tfds,
     }
 
 

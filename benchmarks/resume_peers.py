@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import measure
-from peers.environments import TOOLS, Tool, python_of
+import stop_runs
+from environments import REQUIREMENTS, add_cache, found, python_of
+from readers import READERS
 
-PEERS = Path(__file__).resolve().parent / "peers"
 KINDS = {
     "same": "same workers",
     "changed": "other number of workers",
@@ -34,65 +33,46 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--tools", nargs="+", choices=TOOLS, default=list(TOOLS), help="default: all")
+    parser.add_argument("--tools", nargs="+", choices=READERS, default=list(READERS), help="default: all")
     parser.add_argument("--stops", type=int, default=1000, help="stops of each reader (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="seed of what is stopped where (default: 0)")
-    parser.add_argument("--cache", type=Path, default=Path("~/.cache/tfshards-peers"), help="(%(default)s)")
     parser.add_argument("--json", type=Path, help="also write everything that was found")
+    add_cache(parser)
     options = parser.parse_args()
     if options.stops < 1:
         parser.error("--stops must be at least 1")
-    cache = options.cache.expanduser().resolve()
-    found: dict[str, dict] = {}
-    with tempfile.TemporaryDirectory(prefix="tfshards-peers-") as work:
-        for name in options.tools:
-            found[name] = stop_reader(TOOLS[name], Path(work) / name, cache, options)
-            if options.json:
-                options.json.write_text(json.dumps(found, indent=1))
-    print(readers_table(found))
-    print(f"\n{measure.machine(['tfshards', 'tensorflow', 'numpy'])}")
-    print(", ".join(sorted({each for name in options.tools for each in TOOLS[name].requirements})))
-
-
-def stop_reader(tool: Tool, folder: Path, cache: Path, options: argparse.Namespace) -> dict:
-    """Return the rows of a reader: summaries by kind of stop."""
     kills = processes = options.stops // 50
-    arguments = [tool.reader, folder, "--stops", options.stops - kills, "--kills", kills]
-    return run_script(
-        tool, cache, "stop_runs.py", [*arguments, "--processes", processes, "--seed", options.seed]
-    )
+    flags = ["--stops", options.stops - kills, "--kills", kills]
+    flags += ["--processes", processes, "--seed", options.seed]
+    rows: dict[str, dict[str, dict]] = {}
+    with tempfile.TemporaryDirectory(prefix="tfshards-peers-") as work:
+        for tool in options.tools:
+            print(tool, file=sys.stderr)
+            python = [python_of(tool, options.cache), "-W", "ignore", stop_runs.__file__]
+            # torch's threads on shared cores would only get in the way
+            rows[tool] = found([*python, tool, Path(work) / tool, *flags], variables={"OMP_NUM_THREADS": "1"})
+            if options.json:
+                options.json.write_text(json.dumps(rows, indent=1))
+    print(table(rows))
+    print(", ".join(sorted({each for tool in options.tools for each in REQUIREMENTS.get(tool, ())})))
+    print(measure.footnote(["tfshards", "tensorflow", "numpy"]))
 
 
-def run_script(tool: Tool, cache: Path, script: str, arguments: list[object]) -> dict:
-    """Run a script in the environment of a tool and return the JSON that it prints last."""
-    command = [str(python_of(tool, cache)), "-W", "ignore", str(PEERS / script), *map(str, arguments)]
-    print(f"{tool.title}: {script}", file=sys.stderr)
-    # The tools' own log lines, and torch's threads on shared cores, would only get in the way.
-    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **quiet})
-    if done.returncode:
-        raise RuntimeError(f"{script} of {tool.title} ended with exit status {done.returncode}")
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-def readers_table(found: dict[str, dict]) -> str:
+def table(found: dict[str, dict[str, dict]]) -> str:
     """Return the table of resumed runs."""
+    counts = ("stops", "failed", "exact", "lost", "repeated")
     rows = [
-        (
-            TOOLS[name].title,
+        [
+            READERS[tool].title,
             KINDS[kind],
-            f"{row['stops']:,}",
-            f"{row['failed']:,}",
-            f"{row['exact']:,}",
-            f"{row['lost']:,}",
-            f"{row['repeated']:,}",
-            f"{row['changed']:,} of {row['later']:,}",
-        )
-        for name, kinds in found.items()
-        for kind, row in sorted(kinds.items(), key=lambda item: list(KINDS).index(item[0]))
+            *(f"{kinds[kind][name]:,}" for name in counts),
+            f"{kinds[kind]['changed']:,} of {kinds[kind]['later']:,}",
+        ]
+        for tool, kinds in found.items()
+        for kind in KINDS
+        if kind in kinds
     ]
-    head = ("tool", "stop", "stops", "failed", "exact", "lost", "repeated", "batches that differ")
-    return measure.table(head, rows)
+    return measure.table(("tool", "stop", *counts, "batches that differ"), rows)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ of their size, as JPEG of quality 98: 110 kB, as those of ImageNet.
 
 The usual pipeline is bare tf.data over the same records as they are: interleave, parse, decode a random crop,
 resize to 224, flip, batches of 256. TFDS reads its own records in the same way. ``batches`` and other tools
-(benchmarks/peers/views.py), which have an environment of their own, draw views with Pillow, FFCV with OpenCV.
+(views.py), which have an environment of their own, draw views with Pillow, FFCV with OpenCV.
 All read in turns, in processes of their own, on the cores given: 14 batches after the first 4. CPU time is
 that of all processes.
 
@@ -24,10 +24,12 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import contestants
+import inputs
 import measure
-from peers import views
-from peers.environments import TORCH, Tool, python_of
+import views
+from environments import add_cache, found, python_of
+
+import prep
 
 SIZE, BATCH = views.SIZE, views.BATCH
 USUAL = "tf.data, originals, random crop"
@@ -46,22 +48,6 @@ OURS = {
     # a window of originals shows less of a scene than one of smaller images
     if (stored, crop) != ("originals", "shift")
 }
-PEERS = Tool(
-    "views",
-    None,
-    None,
-    (
-        TORCH,
-        "pillow==12.3.0",
-        "webdataset==1.0.2",
-        "grain==0.2.18",
-        "array-record==0.8.6",
-        "mosaicml-streaming==0.13.0",
-        "litdata==0.2.76",
-        # is compiled: apt-get install g++ pkg-config libopencv-dev libturbojpeg0-dev
-        "ffcv==1.0.2",
-    ),
-)
 
 
 def main() -> None:
@@ -74,15 +60,11 @@ def main() -> None:
     parser.add_argument(
         "--cores", type=int, nargs="+", default=[1], help="cores of each process, in turns (default: 1)"
     )
-    parser.add_argument("--cache", type=Path, default=Path.home() / ".cache" / "tfshards-peers")
+    add_cache(parser)
     parser.add_argument(
         "--only", nargs="*", help="beginnings of names, in addition to the usual pipeline (default: all)"
     )
-    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.child:
-        print(json.dumps(read(options.child[0], Path(options.child[1]))))
-        return
     names = [TFDS, *OURS, *views.TOOLS]
     if options.only is not None:
         names = [name for name in names if name.startswith(tuple(options.only))]
@@ -91,59 +73,41 @@ def main() -> None:
         every: dict[int, dict[str, list[tuple[float, float]]]] = {cores: {} for cores in options.cores}
         for number, (cores, taken) in itertools.product(range(options.rounds), every.items()):
             for name in [USUAL, *names]:
-                found = json.loads(run(reader(options, Path(work), name, cores), cores).splitlines()[-1])
-                taken.setdefault(name, []).append(tuple(found))
-                print(
-                    f"round {number + 1}: {cores}: {name}: {1 / found[0]:,.0f}", file=sys.stderr, flush=True
-                )
+                wall, cpu = found(reader(options, Path(work), name, cores), cores)
+                taken.setdefault(name, []).append((wall, cpu))
+                print(f"round {number + 1}: {cores}: {name}: {1 / wall:,.0f}", file=sys.stderr, flush=True)
     for cores, taken in every.items():
         print(f"\n{cores} core{'s' if cores > 1 else ''}:\n\n{report(taken)}")
     for name in every[max(every)] if len(every) > 1 else ():
         walls = [[wall for wall, _ in every[cores][name]] for cores in (min(every), max(every))]
         print(f"- {name}: {max(every)} cores to {min(every)}: {measure.spread(measure.ratios(*walls), 2)}")
-    print(measure.machine(["tfshards", "tensorflow", "tensorflow-datasets", "pillow", "numpy"]))
-    words = f"--mosaics {options.mosaics} " if options.mosaics else ""
-    words += f"--rounds {options.rounds} --cores {' '.join(map(str, options.cores))}"
-    print(f"\n`python benchmarks/training.py --photos PHOTOS {words}`")
+    print(measure.footnote(["tfshards", "tensorflow", "tensorflow-datasets", "pillow", "numpy"]))
 
 
 def write(options: argparse.Namespace, work: Path, names: list[str]) -> None:
     """Write the photos in the form of each contestant."""
-    tfshards = Path(sys.executable).with_name("tfshards")
     photos = work / "photos"
     if options.mosaics:
         write_mosaics(options.photos, photos, options.mosaics)
     else:
         photos.symlink_to(options.photos.absolute())
     for stored, words in STORED.items():
-        command = [tfshards, "build", "images", photos, folder_of(work, stored), "--shards", "8"]
-        subprocess.run([*command, *words, "--quiet"], check=True, stdout=subprocess.DEVNULL)
+        inputs.build("images", photos, folder_of(work, stored), *words, shards=views.SHARDS)
     if TFDS in names:
-        command = [sys.executable, contestants.__file__, "tfds", photos, work / "tfds", "8"]
+        command = [sys.executable, prep.__file__, "tfds_photos", photos, work / "tfds"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     for name in names:
         if name in views.TOOLS:
-            command = [python_of(PEERS, options.cache), views.__file__, "write", name, photos]
-            run([*command, work / views.TOOLS[name][0]], os.cpu_count() or 1)
+            command = [python_of("views", options.cache), views.__file__, "write", name, photos]
+            found([*command, work / views.TOOLS[name][0]], os.cpu_count() or 1)
 
 
 def reader(options: argparse.Namespace, work: Path, name: str, cores: int) -> list[object]:
     """Return the command of a contestant."""
     if name not in views.TOOLS:
-        return [sys.executable, __file__, "--child", name, work]
-    command = [python_of(PEERS, options.cache), views.__file__, "read", name, cores]
+        return [sys.executable, __file__, "read", name, work]
+    command = [python_of("views", options.cache), views.__file__, "read", name, cores]
     return [*command, work / views.TOOLS[name][0]]
-
-
-def run(command: list[object], cores: int) -> str:
-    """Return what a command prints that has only the cores given."""
-    words = ["taskset", "--cpu-list", f"0-{cores - 1}", *map(str, command)]
-    # libraries that count the cores of the machine would start a thread for each
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": str(cores)}
-    done = subprocess.run(words, capture_output=True, text=True, env=environment)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(words)}: {done.stderr[-2000:]}")
-    return done.stdout
 
 
 def write_mosaics(photos: Path, folder: Path, count: int) -> None:
@@ -229,9 +193,12 @@ def usual(path: Path):
     paths = [each for each in path.rglob("*train*tfrecord*") if each.parent.name != "index"]
     files = tf.data.Dataset.from_tensor_slices(sorted(map(str, paths))).shuffle(len(paths), seed=0)
     records = files.repeat().interleave(tf.data.TFRecordDataset, num_parallel_calls=tf.data.AUTOTUNE)
-    found = records.map(view, num_parallel_calls=tf.data.AUTOTUNE)
-    return found.batch(BATCH, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
+    views_of = records.map(view, num_parallel_calls=tf.data.AUTOTUNE)
+    return views_of.batch(BATCH, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["read"]:
+        print(json.dumps(read(sys.argv[2], Path(sys.argv[3]))))
+    else:
+        main()

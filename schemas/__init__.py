@@ -12,8 +12,7 @@ from tfshards.schemas.errors import (
     Problem,
     TfshardsError,
 )
-from tfshards.schemas.manifest import Manifest
-from tfshards.schemas.manifest_file import read_manifest
+from tfshards.schemas.manifest import Manifest, read_manifest
 from tfshards.schemas.schema import Feature, Schema
 from tfshards.schemas.split import Shard, Split, Totals
 

@@ -19,10 +19,6 @@ Values: TypeAlias = "dict[str, npt.NDArray[Any]]"
 
 # Records of one length are read and parsed together if they are no fewer, and not longer, than this.
 FEWEST, LONGEST = 4, 1 << 15
-# Records are parsed without protobuf from this length on.
-_LONG = 1 << 13
-# Bytes of the integers for which a loop is fast.
-_FEW = 64
 # Layouts that are looked for among records of one length.
 _MOST_LAYOUTS = 8
 
@@ -166,29 +162,16 @@ class Columns:
 
     def _from_block(self, feature: Feature, block: Octets) -> npt.NDArray[Any]:
         """Return the values of a feature in bytes of one layout, shape ``(n, num_bytes)``."""
-        if feature.is_raw:
-            if block.shape[1] != feature.num_bytes:
-                raise ValueError(feature.name)
-            values: npt.NDArray[Any] = np.ascontiguousarray(block).view(_little(self._dtypes[feature.name]))
-        elif feature.wire == "float":
+        values: npt.NDArray[Any] = _integers(block) if feature.wire == "int64" else block
+        if feature.wire == "float":
             values = np.ascontiguousarray(block).view("<f4")
-        else:
-            values = _integers(block)
-        if feature.is_ragged:
-            return objects([self._shaped(feature, row) for row in values])
-        if not feature.is_raw and values.shape[1] != feature.num_elements:
-            raise ValueError(feature.name)
-        return values.reshape(len(block), *cast("tuple[int, ...]", feature.shape))
+        return self._shaped(feature, values)
 
     def _parse_one(self, record: bytes | memoryview, row: int, found: Values) -> None:
         try:
-            values = _long_values(record) if len(record) > _LONG else None
-            if values is None:
-                example = ParsedExample(record)
-                values = {name: example.typed(name) for name in self._dtypes}
+            example = ParsedExample(record)
             for feature in self._features:
-                typed = values.get(feature.name, ("", ()))
-                found[feature.name][row] = self._value(feature, *typed)
+                found[feature.name][row] = self._value(feature, *example.typed(feature.name))
         except ValueError as error:
             raise UnparsedError(row, str(error)) from None
 
@@ -201,62 +184,30 @@ class Columns:
             return values[0]
         if fault := feature.values_fault(wire, values):
             raise ValueError(f"the feature {name!r} {fault}")
-        if feature.is_raw:
-            stored = np.frombuffer(values[0], _little(self._dtypes[name]))
-            return stored.reshape(cast("tuple[int, ...]", feature.shape))
-        if feature.wire == "bytes":
+        if feature.holds_strings:
             array = objects(values)
             return array if feature.is_ragged else array.reshape(feature.shape)
-        stored = np.array(values, np.float32 if feature.wire == "float" else np.int64)
-        return self._shaped(feature, stored)
+        if feature.is_raw:
+            return self._shaped(feature, np.frombuffer(values[0], np.uint8)[None])[0]
+        wire_dtype = np.float32 if feature.wire == "float" else np.int64
+        return self._shaped(feature, np.array([values], wire_dtype))[0]
 
     def _shaped(self, feature: Feature, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return the numbers of one example in the shape and dtype of their feature."""
-        values = values.astype(scalar_dtype(feature))
-        if not feature.is_ragged:
-            return values.reshape(cast("tuple[int, ...]", feature.shape))
-        if len(values) % feature.row_elements:
-            raise ValueError(feature.name)
-        return values.reshape(-1, *cast("tuple[int, ...]", feature.shape[1:]))
-
-
-def _long_values(record: bytes | memoryview) -> Mapping[str, tuple[str, Sequence[Any]]] | None:
-    """Return wire type and values of each feature; None for what is left to protobuf, which copies twice.
-
-    That are records of another form than the usual one, and with more than a few integers.
-    """
-    spans = single_lists(record)
-    if spans is None:
-        return None
-    values: dict[str, tuple[str, Sequence[Any]]] = {}
-    for name, (wire, start, end) in spans.items():
-        if wire == "bytes":
-            values[name] = wire, [bytes(record[start:end])]
-        elif wire == "float" and not (end - start) % 4:
-            values[name] = wire, np.frombuffer(record, "<f4", (end - start) // 4, start).tolist()
-        elif wire == "int64" and end - start <= _FEW and (numbers := _few_integers(record[start:end])):
-            values[name] = wire, numbers
+        """Return the numbers of some examples, ``(n, numbers)``, or their bytes, in the form of a feature."""
+        if feature.is_raw:
+            values = np.ascontiguousarray(values).view(_little(self._dtypes[feature.name]))
         else:
-            return None
-    return values
+            values = values.astype(scalar_dtype(feature), copy=False)
+        if feature.is_ragged:
+            if values.shape[1] % feature.row_elements:
+                raise ValueError(feature.name)
+            return objects([row.reshape(-1, *cast("tuple[int, ...]", feature.shape[1:])) for row in values])
+        if values.shape[1] != feature.num_elements:
+            raise ValueError(feature.name)
+        return values.reshape(len(values), *cast("tuple[int, ...]", feature.shape))
 
 
-def _few_integers(data: bytes | memoryview) -> list[int] | None:
-    """Return the signed numbers of 64 bits in varints; None if one is cut off or too long."""
-    found, number, shift = [], 0, 0
-    for octet in data:
-        number |= (octet & 127) << shift
-        shift += 7
-        if octet < 128:
-            number &= (1 << 64) - 1
-            found.append(number - (1 << 64) if number >> 63 else number)
-            number = shift = 0
-        elif shift > 63:
-            return None
-    return None if shift else found
-
-
-def single_lists(data: bytes | memoryview) -> dict[str, tuple[str, int, int]] | None:
+def single_lists(data: bytes) -> dict[str, tuple[str, int, int]] | None:
     """Return the wire type of each feature, and the offsets of its one byte string or run of packed numbers.
 
     This is the form in which examples are usually written; None if the bytes have another one, or are none.
@@ -283,19 +234,25 @@ def single_lists(data: bytes | memoryview) -> dict[str, tuple[str, int, int]] | 
 _WIRE_OF_TAG = {0x0A: "bytes", 0x12: "float", 0x1A: "int64"}
 
 
-def _inside(data: bytes | memoryview, at: int, tag: int, end: int) -> tuple[int, int]:
+def _inside(data: bytes, at: int, tag: int, end: int) -> tuple[int, int]:
     """Return the offsets of the value of a field with this tag, or raise ValueError."""
-    value = at + 1
-    length = data[value]
+    length, value = data[at + 1], at + 2
     if length > 127:
-        length, shift = length & 127, 7
-        while data[value := value + 1] > 127:
-            length |= (data[value] & 127) << shift
-            shift += 7
-        length |= data[value] << shift
-    if data[at] != tag or value + 1 + length > end:
+        length, value = _varint(data, at + 1)
+    if data[at] != tag or value + length > end:
         raise ValueError(at)
-    return value + 1, value + 1 + length
+    return value, value + length
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return the number at an offset, of at most ten bytes, and the offset after it."""
+    number, shift = data[at] & 127, 0
+    while data[at] > 127:
+        at, shift = at + 1, shift + 7
+        if shift > 63:
+            raise ValueError(at)
+        number |= (data[at] & 127) << shift
+    return number, at + 1
 
 
 def in_equal_groups(order: IntArray, values: IntArray) -> list[IntArray]:

@@ -16,7 +16,7 @@ from tfshards.schemas.index import (
     parse_keys,
     parse_labels,
 )
-from tfshards.schemas.manifest_file import OTHER_BYTES
+from tfshards.schemas.manifest import OTHER_BYTES
 from tfshards.schemas.split import Shard
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import LISTS, Limit, read_whole

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from typing import BinaryIO, Literal, TypeAlias, cast
 
 Compression: TypeAlias = Literal["none", "gzip"]
-COMPRESSIONS = ("none", "gzip")
 # Raised when damaged compressed data are read.
 CODEC_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
 # The most bytes that one compressed byte can hold: zlib.net/zlib_tech.html

@@ -91,15 +91,14 @@ class FormatError(TfshardsError, ValueError):
         super().__init__(f"{subject}: {counted(len(problems), 'problem')}", code="format")
         self.subject = subject
         self.problems: tuple[Problem, ...] = tuple(problems)
-        self.max_listed = MAX_LISTED
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.subject, self.problems)
 
     def __str__(self) -> str:
         lines = [one_line(f"{self.subject}: {counted(len(self.problems), 'problem')}")]
-        lines += [f"  {problem}" for problem in self.problems[: self.max_listed]]
-        left = len(self.problems) - self.max_listed
+        lines += [f"  {problem}" for problem in self.problems[:MAX_LISTED]]
+        left = len(self.problems) - MAX_LISTED
         return "\n".join([*lines, *([f"  and {left} more"] if left > 0 else [])])
 
 

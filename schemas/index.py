@@ -48,13 +48,14 @@ class RecordIndex:
         return "".join(f"{offset} {length}\n" for offset, length in rows)
 
 
-def index_path(shard_path: str) -> str:
-    """Return the path of a shard's index, relative to the dataset: in the folder ``index`` next to the shard.
+def companion_path(shard_path: str, suffix: str) -> str:
+    """Return the path of a companion of a shard, relative to the dataset: in ``index`` next to the shard.
 
-    The index has its own folder so that the pattern ``*.tfrecord-*`` matches only shards.
+    The suffix is ``idx``, ``labels`` or ``keys``. They have their own folder so that the pattern
+    ``*.tfrecord-*`` matches only shards.
     """
     path = PurePosixPath(shard_path)
-    return str(path.parent / "index" / f"{path.name}.idx")
+    return str(path.parent / "index" / f"{path.name}.{suffix}")
 
 
 def parse_index(data: bytes, subject: str) -> RecordIndex:
@@ -86,12 +87,6 @@ _DTYPE = np.dtype("<i8")
 NUL = b"\0"
 
 
-def labels_path(shard_path: str) -> str:
-    """Return the path of a shard's labels, relative to the dataset: in ``index``, as for the index."""
-    path = PurePosixPath(shard_path)
-    return str(path.parent / "index" / f"{path.name}.labels")
-
-
 def labels_bytes(labels: Sequence[int] | npt.NDArray[np.int64]) -> bytes:
     """Return the content of a file that holds ``labels``."""
     return np.asarray(labels, dtype=_DTYPE).tobytes()
@@ -109,12 +104,6 @@ def parse_labels(data: bytes, num_examples: int, place: str) -> npt.NDArray[np.i
 def labels_size(num_examples: int) -> int:
     """Return the size in bytes of a file of labels."""
     return num_examples * _DTYPE.itemsize
-
-
-def keys_path(shard_path: str) -> str:
-    """Return the path of a shard's keys, relative to the dataset: in ``index``, as for the index."""
-    path = PurePosixPath(shard_path)
-    return str(path.parent / "index" / f"{path.name}.keys")
 
 
 def keys_bytes(keys: Sequence[bytes]) -> bytes:

@@ -1,4 +1,4 @@
-"""JSON of datasets: parsed strictly, written from dataclasses, and read into them value by value."""
+"""JSON of datasets: parsed, written from dataclasses, and read into them value by value."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from typing import (
     get_type_hints,
 )
 
-from tfshards.schemas.errors import FormatError, Problem
+from tfshards.schemas.errors import Problem
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 T = TypeVar("T")
@@ -48,17 +48,6 @@ def load_json(text: str | bytes) -> Any:  # noqa: ANN401 -- as json.loads
         return json.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-
-
-def parse_json(text: str, subject: str) -> Json:
-    """Parse JSON strictly: no repeated names, no number beyond float64; ``subject`` starts an error."""
-    try:
-        value: Json = json.loads(
-            text, object_pairs_hook=_unique, parse_float=_finite, parse_constant=_no_constant
-        )
-    except (ValueError, RecursionError) as error:
-        raise FormatError(subject, [Problem("(document)", f"not readable as JSON: {error}")]) from error
-    return value
 
 
 def as_json(value: object) -> Any:  # noqa: ANN401 -- JSON values
@@ -137,16 +126,18 @@ def take(value: Json, hint: Any, place: str = "") -> Any:  # noqa: ANN401 -- a t
     if origin is Mapping:
         named = _typed(value, dict, place)
         return {name: take(item, inner[1], at(place, name)) for name, item in named.items()}
-    _check_depth(value, place, _MOST_LEVELS)
+    _check_json(value, place, _MOST_LEVELS)
     return value
 
 
-def _check_depth(value: Json, place: str, levels: int) -> None:
-    """Raise WrongValueError if any JSON has more levels, of which Python cannot write all."""
+def _check_json(value: Json, place: str, levels: int) -> None:
+    """Raise WrongValueError if JSON cannot be written again: too many levels, or a number not finite."""
     if not levels:
         raise WrongValueError(place, "is nested too deeply")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise WrongValueError(place, f"is {value}, must be a finite number")
     for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        _check_depth(each, place, levels - 1)
+        _check_json(each, place, levels - 1)
 
 
 def _record(value: dict[str, Json], record: type[JsonRecord], place: str) -> JsonRecord:
@@ -188,23 +179,3 @@ def _typed(value: Any, kind: type[T], place: str) -> T:  # noqa: ANN401 -- JSON 
     if not isinstance(value, kind) or isinstance(value, bool):
         raise WrongValueError(place, f"is {shown(value)}, must be {_JSON_NAMES[kind]}")
     return value
-
-
-def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    names: dict[str, Json] = {}
-    for name, value in pairs:
-        if name in names:
-            raise ValueError(f"the name {shown(name)} is repeated in an object")
-        names[name] = value
-    return names
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if math.isinf(number):
-        raise ValueError(f"the number {shown(digits)} is too large")
-    return number
-
-
-def _no_constant(name: str) -> Json:
-    raise ValueError(f"{name} is not JSON")

@@ -234,15 +234,7 @@ class Feature(JsonRecord):
 
     @property
     def num_elements(self) -> int:
-        """Number of elements of one value; an image or a mask is one element, an encoded string.
-
-        Raises:
-            ValueError: the feature is ragged, so the number varies between examples.
-        """
-        if self.is_ragged:
-            raise ValueError(
-                f"feature {self.name!r} has no fixed number of elements: its shape is {self.shape}"
-            )
+        """Number of elements of a value that is not ragged; an image or a mask is one, an encoded string."""
         return 1 if self.is_encoded else math.prod(dim for dim in self.shape if dim is not None)
 
     def values_fault(self, wire: str, values: Sequence[Any]) -> str | None:
@@ -263,13 +255,7 @@ class Feature(JsonRecord):
 
     @property
     def num_bytes(self) -> int:
-        """Number of bytes of one value of kind ``raw``.
-
-        Raises:
-            ValueError: the kind is not ``raw``.
-        """
-        if not self.is_raw:
-            raise ValueError(f"feature {self.name!r} is of kind {self.kind!r}; only 'raw' has a fixed length")
+        """Number of bytes of one value of kind ``raw``."""
         return self.num_elements * ITEM_SIZES[self.dtype]
 
 

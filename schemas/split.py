@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from tfshards.schemas.digests import NUM_LAST_BYTES, digest_together
-from tfshards.schemas.index import FRAME_OVERHEAD, IntArray, index_path, keys_path, labels_path
+from tfshards.schemas.index import FRAME_OVERHEAD, IntArray, companion_path
 from tfshards.schemas.json_reader import Json, JsonRecord, as_json, at, shown
 from tfshards.schemas.names import shard_path_fault
 from tfshards.schemas.schema import Feature
@@ -99,17 +99,17 @@ class Shard(JsonRecord):
     @property
     def index_path(self) -> str:
         """Path of the index."""
-        return index_path(self.companions or self.path)
+        return companion_path(self.companions or self.path, "idx")
 
     @property
     def labels_path(self) -> str:
         """Path of the file of labels, which exists if the schema has a label."""
-        return labels_path(self.companions or self.path)
+        return companion_path(self.companions or self.path, "labels")
 
     @property
     def keys_path(self) -> str:
         """Path of the file of keys, which exists if the schema has a key."""
-        return keys_path(self.companions or self.path)
+        return companion_path(self.companions or self.path, "keys")
 
     @property
     def companion_digests(self) -> dict[str, str]:

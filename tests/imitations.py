@@ -47,15 +47,19 @@ def text(path, *lines):
     Path(path).write_text("".join(f"{line}\n" for line in lines))
 
 
+def labeled(root, rows):
+    """Write the pictures of rows of a split, a path and a label, and return the examples."""
+    found = {}
+    for number, (split, key, label) in enumerate(rows):
+        found.setdefault(split, {})[key] = {"image": picture(f"{root}/{key}", number), "label": label}
+    return found
+
+
 def imagenet():
-    train, val = {}, {}
-    for number in range(6):
-        key = f"train/{SYNSETS[number % 3]}/{SYNSETS[number % 3]}_{number}.JPEG"
-        train[key] = {"image": picture(f"imagenet/{key}", number), "label": SYNSETS[number % 3]}
     labels = [SYNSETS[number] for number in (2, 0, 1, 2)]
-    for number, label in enumerate(labels, 1):
-        key = f"val/ILSVRC2012_val_{number:08}.JPEG"
-        val[key] = {"image": picture(f"imagenet/{key}", 10 + number), "label": label}
+    rows = [("train", f"train/{name}/{name}_{n}.JPEG", name) for n, name in enumerate(SYNSETS * 2)]
+    rows += [("val", f"val/ILSVRC2012_val_{n:08}.JPEG", label) for n, label in enumerate(labels, 1)]
+    found = labeled("imagenet", rows)
     text("imagenet/imagenet_2012_validation_synset_labels.txt", *labels)
     # ids of the devkit are in another order
     ids = [SYNSETS[2], SYNSETS[0], SYNSETS[1]]
@@ -65,26 +69,22 @@ def imagenet():
     savemat(f"{devkit}/meta.mat", {"synsets": np.array([*enumerate(ids, 1)], kind)[:, None]})
     rows = [f"ILSVRC2012_val_{n:08},{label} 1 2 30 40 " for n, label in enumerate(labels, 1)]
     text("imagenet/LOC_val_solution.csv", "ImageId,PredictionString", *rows[::-1])
-    return "imagenet", {"data/imagenet": {"train": train, "val": val}}
+    return "imagenet", {"data/imagenet": found}
 
 
 def tiny_imagenet():
-    root = "tiny-imagenet-200"
-    train, val, lines = {}, {}, []
-    for number in range(6):
-        name = SYNSETS[number % 3]
-        key = f"train/{name}/images/{name}_{number}.JPEG"
-        train[key] = {"image": picture(f"{root}/{key}", number), "label": name}
-        text(f"{root}/train/{name}/{name}_boxes.txt", f"{name}_{number}.JPEG\t0\t10\t63\t58")
-    for number, name in enumerate((SYNSETS[1], SYNSETS[0], SYNSETS[1])):
-        key = f"val/images/val_{number}.JPEG"
-        val[key] = {"image": picture(f"{root}/{key}", 10 + number), "label": name}
-        lines.append(f"val_{number}.JPEG\t{name}\t0\t32\t44\t62")
+    root, labels = "tiny-imagenet-200", (SYNSETS[1], SYNSETS[0], SYNSETS[1])
+    rows = [("train", f"train/{name}/images/{name}_{n}.JPEG", name) for n, name in enumerate(SYNSETS * 2)]
+    for _, key, name in rows:
+        text(f"{root}/train/{name}/{name}_boxes.txt", f"{Path(key).name}\t0\t10\t63\t58")
+    rows += [("val", f"val/images/val_{number}.JPEG", name) for number, name in enumerate(labels)]
+    lines = [f"val_{number}.JPEG\t{name}\t0\t32\t44\t62" for number, name in enumerate(labels)]
+    found = labeled(root, rows)
     text(f"{root}/val/val_annotations.txt", *lines)
     text(f"{root}/wnids.txt", *SYNSETS)
     text(f"{root}/words.txt", *(f"{name}\tsomething" for name in SYNSETS))
     picture(f"{root}/test/images/test_0.JPEG", 20)
-    return root, {"data/tiny": {"train": train, "val": val}}
+    return root, {"data/tiny": found}
 
 
 def cub():
@@ -146,15 +146,14 @@ def pets():
 
 
 def food():
-    found = {"train": {}, "test": {}}
-    for number in range(8):
-        split, label = ("train", "test")[number // 4], ("apple_pie", "baby_back_ribs")[number % 2]
-        key = f"{label}/{1005649 + number}.jpg"
-        found[split][key] = {"image": picture(f"food-101/images/{key}", number), "label": label}
-    for split, examples in found.items():
-        text(f"food-101/meta/{split}.txt", *(key[:-4] for key in examples))
+    rows = [
+        (("train", "test")[n // 4], f"{label}/{1005649 + n}.jpg", label)
+        for n, label in enumerate(("apple_pie", "baby_back_ribs") * 4)
+    ]
+    for split in ("train", "test"):
+        text(f"food-101/meta/{split}.txt", *(key[:-4] for its, key, _ in rows if its == split))
     text("food-101/meta/classes.txt", "apple_pie", "baby_back_ribs")
-    return "food-101", {"data/food": found}
+    return "food-101", {"data/food": labeled("food-101/images", rows)}
 
 
 def flowers():
@@ -190,39 +189,30 @@ def inaturalist():
 
 def market():
     root = "Market-1501-v15.09.15"
-    found = {"train": {}, "test": {}, "query": {}}
-    for split, label in (
-        ("train", "0002"),
-        ("train", "0007"),
-        ("test", "-1"),
-        ("test", "0003"),
-        ("query", "0003"),
-    ):
-        folder = split if split == "query" else f"bounding_box_{split}"
-        for number in range(2):
-            key = f"{folder}/{label}_c{number}s1_000451_03.jpg"
-            found[split][key] = {"image": picture(f"{root}/{key}", number), "label": label}
+    people = [("train", "0002"), ("train", "0007"), ("test", "-1"), ("test", "0003"), ("query", "0003")]
+    rows = [
+        (split, f"{'bounding_box_' * (split != 'query')}{split}/{label}_c{n}s1_000451_03.jpg", label)
+        for split, label in people
+        for n in range(2)
+    ]
+    found = labeled(root, rows)
     Path(root, "readme.txt").touch()
     return root, {"data/market": found}
 
 
 def nested():
-    found = {}
-    for number, label in enumerate(("a/abbey", "a/apartment/outdoor", "b/bakery", "a/abbey")):
-        key = f"{label}/sun_{number}.jpg"
-        found[key] = {"image": picture(f"SUN397/{key}", number), "label": label}
+    labels = ("a/abbey", "a/apartment/outdoor", "b/bakery", "a/abbey")
+    rows = [("train", f"{label}/sun_{number}.jpg", label) for number, label in enumerate(labels)]
+    found = labeled("SUN397", rows)
     text("SUN397/ClassName.txt", "/a/abbey")
-    return "SUN397", {"data/sun397": {"train": found}}
+    return "SUN397", {"data/sun397": found}
 
 
 def aircraft():
-    root, found = "fgvc-aircraft-2013b", {}
-    for number, (split, label) in enumerate(
-        [("train", "707-320"), ("train", "DC-9-30"), ("val", "Model B200"), ("test", "707-320")]
-    ):
-        key = f"images/{number + 34309:07}.jpg"
-        image = picture(f"{root}/data/{key}", number)
-        found.setdefault(split, {})[key] = {"image": image, "label": label}
+    root, variants = "fgvc-aircraft-2013b", ("707-320", "DC-9-30", "Model B200", "707-320")
+    splits = ("train", "train", "val", "test")
+    keys = [f"images/{number + 34309:07}.jpg" for number in range(4)]
+    found = labeled(f"{root}/data", zip(splits, keys, variants, strict=True))
     for split, examples in found.items():
         lines = [f"{Path(key).stem} {values['label']}" for key, values in examples.items()]
         text(f"{root}/data/images_variant_{split}.txt", *lines)
@@ -602,9 +592,9 @@ def rlds():
 
 
 def years():
-    found = {"train": {}, "val": {}}
+    rows = []
     for number in range(6):
         split, label = ("train", "val")[number % 2], ("cat", "dog")[number // 3]
-        key = f"{split}2017/{label}/{number}.jpg"
-        found[split][key] = {"image": picture(f"animals/{key}", number), "label": label}
+        rows.append((split, f"{split}2017/{label}/{number}.jpg", label))
+    found = labeled("animals", rows)
     return "animals", {"data/animals": found}

@@ -77,19 +77,6 @@ except ModuleNotFoundError as error:
     assert "Traceback" not in done.stderr
 
 
-def test_each_verb_has_its_help_or_names_the_extra_that_it_needs():
-    code = """
-from tfshards.command import VERBS
-from tfshards.prep.cli.main import main
-statuses = {verb: main([verb, "--help"], VERBS) for verb in VERBS}
-print("\\n", [verb for verb, status in statuses.items() if status])
-"""
-    done = run_without(installed() - BASE, code, capture_stderr=True)
-    failed = done.stdout.splitlines()[-1]
-    assert failed == " ['build', 'plan', 'report', 'audit']"
-    assert done.stderr == "tfshards: images need PIL: pip install 'tfshards[prep]'\n" * 4
-
-
 def installed():
     return set(packages_distributions()) - {"tfshards"}
 

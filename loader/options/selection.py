@@ -12,7 +12,7 @@ import numpy as np
 
 from tfshards.loader.options.validation import check_choice, check_index, check_least, check_seed, invalid
 from tfshards.schemas import Feature, OptionsError, Schema
-from tfshards.schemas.storage import AnyPath, RemotePath, any_path
+from tfshards.schemas.storage import AnyPath, any_path
 
 Classes: TypeAlias = Sequence[str] | Sequence[int] | Mapping[str, float] | Mapping[int, float]
 
@@ -69,8 +69,7 @@ class Mix:
 
 def absolute(path: str | os.PathLike[str]) -> AnyPath:
     """Return a path that stays the same if the process changes its directory."""
-    found = any_path(path)
-    return found if isinstance(found, RemotePath) else found.absolute()
+    return any_path(path).absolute()
 
 
 def check_ratios(name: str, ratios: Mapping[Any, float], *, may_be_zero: bool = False) -> None:

@@ -136,6 +136,9 @@ class Frames:
             FormatError: a record is damaged, or its shard or index is missing or differs from the manifest.
         """
         place = self.places(numbers)
+        if self.is_local and len(numbers) < FEWEST:
+            places = zip(numbers.tolist(), *map(np.ndarray.tolist, place), strict=True)
+            return [Block(np.arange(len(numbers)), [self._record(*each) for each in places], None)]
         lengths = place.lengths
         data, starts = self.fetch(place)
         blocks, alone = [], []
@@ -160,6 +163,16 @@ class Frames:
             footers = _windows(data, FOOTER_BYTES)[ends - FOOTER_BYTES].view(np.uint8)
             blocks.append(self._sound(numbers, block, headers, footers.reshape(-1, FOOTER_BYTES)))
         return blocks
+
+    def _record(self, number: int, shard: int, offset: int, length: int) -> bytes:
+        """Return one record of a local shard."""
+        frame = bytearray(length)
+        self._read_into(memoryview(frame), shard, offset)
+        fault = frame_fault(bytes(frame), length - FRAME_OVERHEAD) if self._is_checked else None
+        if fault:
+            problem = Problem(self.place(number), fault)
+            raise FormatError(f"{self.root}: a damaged record ({REMEDY})", [problem])
+        return bytes(frame[HEADER_BYTES:-FOOTER_BYTES])
 
     def records(self, numbers: Ints) -> npt.NDArray[np.object_]:
         """Return the records with these numbers as bytes, in this order; see ``read``."""

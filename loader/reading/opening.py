@@ -16,7 +16,6 @@ from tfshards.schemas.companions import read_index
 from tfshards.schemas.digests import NUM_LAST_BYTES
 from tfshards.schemas.errors import size
 from tfshards.schemas.storage import AnyPath, RemotePath, read_range
-from tfshards.schemas.storage.verbs import size_and_last_bytes
 
 # More than there are CPUs: the threads mostly wait for storage.
 _NUM_LOCAL, _NUM_REMOTE = 16, 64
@@ -83,14 +82,11 @@ def _check_own(frames: Frames, faults: Sequence[str]) -> None:
 
 def _file_problem(root: AnyPath, shard: Shard) -> tuple[str, str]:
     """Return what is wrong with the file of a shard, or nothing; and the version of its object."""
-    path, version = root / shard.path, ""
+    path = root / shard.path
     try:
-        if isinstance(path, RemotePath):
-            status = path.stat()
-            size, version = status.st_size, status.e_tag
-            last_bytes = read_range(path, max(0, size - NUM_LAST_BYTES), size, version).hex()
-        else:
-            size, last_bytes = size_and_last_bytes(path)
+        status = path.stat()
+        size, version = status.st_size, getattr(status, "e_tag", "")
+        last_bytes = read_range(path, max(0, size - NUM_LAST_BYTES), size, version).hex()
     except OSError as error:
         return f"cannot be read: {error.strerror}", ""
     if size != shard.num_bytes:

@@ -16,18 +16,17 @@ import numpy as np
 
 from tfshards.prep.adoption.features import Features, infer
 from tfshards.prep.adoption.files import ChosenFiles, choose_files
-from tfshards.prep.building.commit import check_readable, commit
+from tfshards.prep.building.commit import build_overtaken, check_readable, commit
 from tfshards.prep.building.state import OutputState, difference, inspect_output
 from tfshards.prep.planning.plan import label_counts
 from tfshards.prep.progress.lines import Meter, report_warning
 from tfshards.prep.progress.threads import Tick, in_threads
-from tfshards.prep.records.dataset_files import digest_problems
 from tfshards.prep.records.frames import Frame, RecordError
 from tfshards.prep.records.shard_file import Records, scan
 from tfshards.prep.sources.classes import ClassNames, given_class_names
 from tfshards.prep.sources.staging_folder import remove_staged
+from tfshards.prep.writing.build_folder import linked
 from tfshards.schemas import (
-    BuildError,
     FormatError,
     InputError,
     Manifest,
@@ -39,10 +38,10 @@ from tfshards.schemas import (
 from tfshards.schemas.errors import check_flags
 from tfshards.schemas.index import labels_bytes
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.manifest_file import is_manifest
+from tfshards.schemas.manifest import is_manifest
 from tfshards.schemas.names import MANIFEST_NAME, name_fault
 from tfshards.schemas.storage import AnyPath, ChangedError, any_path
-from tfshards.schemas.storage.any_path import absolute_name
+from tfshards.schemas.storage.any_path import absolute
 from tfshards.schemas.storage.locking import locked
 from tfshards.schemas.storage.verbs import put, sync
 
@@ -76,8 +75,8 @@ def adopt(
         splits: files of each split, such as train=train-*, where * also matches /; other files are skipped.
             By default splits are derived from the names of folders and files.
         label: feature whose integers are classes; by default label or class, if one of them exists.
-        class_names: file of the class names in label order, one per line, or a dataset that has them, or the
-            names.
+        class_names: file of the class names in label order, one per line, or a dataset that has them, or, in
+            Python, the names.
         overwrite: replace the dataset of an earlier call with other files, records or options.
 
     Returns:
@@ -98,7 +97,7 @@ def adopt(
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
         raise InputError(f"{folder} {what}; name a folder of TFRecord files")
-    named = name or absolute_name(folder)
+    named = name or absolute(folder).name
     if reason := name_fault(named):
         raise InputError(f"the name of the folder {reason}; give another with name=")
     with locked(folder) as note:
@@ -118,10 +117,7 @@ def _check_replaceable(state: OutputState, *, overwrite: bool) -> None:
     """Raise FormatError or InputError unless the folder has no manifest, or one that may be replaced."""
     folder, pointer = state.folder, state.folder / MANIFEST_NAME
     if pointer.is_symlink():
-        raise InputError(
-            f"{pointer} is a symbolic link, through which files elsewhere would be written; replace it with "
-            "its target, or choose another output"
-        )
+        raise linked(pointer)
     if state.fault and not (overwrite and is_manifest(pointer)):
         raise state.fault
     if state.manifest and not state.is_adopted:
@@ -140,11 +136,11 @@ def _read_all(folder: AnyPath, chosen: ChosenFiles, label: str | None) -> dict[s
     """Return what each file holds; threads read one file each."""
 
     def read(path: str, tick: Tick) -> _Read | Problem:
-        features = Features(path)
+        features = Features(path, label)
 
         def look(frame: Frame) -> None:
             tick(0)
-            features.look(frame, label)
+            features.look(frame)
 
         try:
             found = _Read(scan(folder / path, chosen.compression, look), features)
@@ -183,22 +179,17 @@ def _write(
         raise InputError(f"{folder} was adopted with other {what}; give overwrite=True to adopt it again")
     text = manifest.to_text().encode("ascii")
     check_readable(text, build.root / MANIFEST_NAME)
-    digests = {path: digest for shard in manifest.shards for path, digest in shard.companion_digests.items()}
-    damaged = [problem.place for problem in digest_problems(folder, digests)]
-    if damaged or not same:
+    if not same:
         build.create(manifest.options)
         build.open()
-        build.put_all({name: companions[name] for name in (path.partition("/")[2] for path in damaged)})
+        build.put_all(companions)
         sync(build.root / "index", build.root)
-    if not same:
         put(build.root / MANIFEST_NAME, text, build.work)
         sync(build.root)
     try:
-        return commit(build, manifest, state, is_compared=True)
+        return commit(build, manifest, state, is_compared=False)
     except (FileExistsError, ChangedError):
-        raise BuildError(
-            f"{folder}: another process wrote {MANIFEST_NAME} in the meantime; repeat the command"
-        ) from None
+        raise build_overtaken(inspect_output(folder)) from None
 
 
 def _described(
@@ -211,11 +202,11 @@ def _described(
         for number, path in enumerate(paths):
             records, features = files[path]
             if schema.label:
-                labels.append(np.array(features[schema.label.name].labels, np.int64))
+                labels.append(np.array(features.labels[schema.label.name], np.int64))
             shard, contents = records.describe(
                 path,
                 labels_bytes(labels[-1]) if schema.label else None,
-                features["key"].keys if schema.key else None,
+                features.keys if schema.key else None,
                 # next to where a build would write it
                 f"{draft.name}-{split}.tfrecord-{number:05d}-of-{len(paths):05d}",
             )

@@ -8,6 +8,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
@@ -18,13 +19,14 @@ from tfshards.prep.records.frames import Frame
 from tfshards.prep.sources.classes import MAX_CLASSES
 from tfshards.schemas import Feature, InputError, Problem, Schema, pixel_files
 from tfshards.schemas.example import Decoded, ParsedExample
+from tfshards.schemas.index import IntArray
 from tfshards.schemas.keys import hash_array, hash_key
 from tfshards.schemas.storage import AnyPath
 
 _LABEL_NAMES = re.compile(r"(?:.*/)?(?:label|class)")
 _IN_WORDS = {"bytes": "byte strings", "int64": "integers", "float": "floats"}
-# Bits of what an element is: an image, in color, of 16 bits.
-_IMAGE, _COLOR, _DEEP = 1, 2, 4
+# Bits of what elements are: images, other bytes, images in color, of 16 bits, of both.
+_IMAGE, _OTHER, _COLOR, _DEEP, _DEEP_COLOR = 1, 2, 4, 8, 16
 # What a message about records that do not fit ends with; docs/maintain.md shows the examples.
 _ELSE = "prep.build(prep.Examples(examples), DATASET) builds a dataset of what another library reads"
 # Height and width of images; None where they differ, or where the header does not state them.
@@ -32,86 +34,83 @@ _Sides: TypeAlias = "tuple[int | None, ...]"
 
 
 class Kind(NamedTuple):
-    """What one record holds of a feature.
-
-    ``wire`` is the type of its list, empty if it has none, ``number`` the number of elements, and ``image``
-    has the bits of these if all of them are images.
-    """
-
-    wire: str
-    number: int
-    image: int = 0
-
-
-@dataclass
-class Seen:
     """What some records hold of a feature.
 
     Attributes:
-        kinds: where the first record of each kind is; of kind None are those that lack the feature.
-        sides: the sides of its images.
-        labels: the first element of each record, if they are integers that may be classes.
-        keys: its byte strings, if it is named ``key``.
+        wire: the type of its lists; empty if no record has one.
+        number: the number of elements; None if it differs.
+        bits: what the elements are.
+        sides: the sides of images.
     """
 
-    kinds: dict[Kind | None, str] = field(default_factory=dict)
+    wire: str
+    number: int | None
+    bits: int = 0
     sides: _Sides = ()
-    labels: array[int] = field(default_factory=lambda: array("q"))
+
+    @classmethod
+    def of(cls, wire: str, elements: Decoded) -> Kind:
+        """Return what one record holds."""
+        found = cls(wire, len(elements))
+        for data in cast("list[bytes]", elements) if wire == "bytes" else ():
+            bits, sides = _image(data) or (_OTHER, ())
+            found = found.joined(found._replace(bits=bits, sides=sides))
+        return found
+
+    def joined(self, other: Kind) -> Kind:
+        """Return what these and other records hold; raise ValueError if they have lists of two types."""
+        if self.wire and other.wire and self.wire != other.wire:
+            raise ValueError(f"holds {_IN_WORDS[other.wire]}, but {_IN_WORDS[self.wire]} in other records")
+        # TensorFlow requires a list of any length if a record has no list, not even an empty one
+        number = self.number if self[:2] == other[:2] else None
+        both = zip(self.sides, other.sides, strict=True) if self.sides and other.sides else ()
+        sides = tuple(one if one == its else None for one, its in both) or self.sides or other.sides
+        return Kind(self.wire or other.wire, number, self.bits | other.bits, sides)
+
+
+@dataclass
+class Features:
+    """What the records of one file hold.
+
+    Attributes:
+        path: the file.
+        label: the feature that is given as the label, or None.
+        kinds: what all records hold, by feature; nothing of an empty file.
+        labels: the first element of each record, for integers that may be classes, by feature.
+        keys: the byte strings that are named ``key``.
+    """
+
+    path: str
+    label: str | None
+    kinds: dict[str, Kind] = field(default_factory=dict)
+    labels: defaultdict[str, array[int]] = field(default_factory=lambda: defaultdict(lambda: array("q")))
     keys: list[bytes] = field(default_factory=list)
 
-    def kind_of(self, wire: str, elements: Decoded) -> Kind:
-        """Return what a record holds of the feature, and note the sides of images."""
-        bits = 0
-        for data in cast("list[bytes]", elements) if wire == "bytes" else ():
-            image = _image(data)
-            if image is None:
-                return Kind(wire, len(elements))
-            bits |= image[0]
-            if self.sides != image[1]:
-                self.sides = _common(self.sides, image[1])
-        return Kind(wire, len(elements), bits)
-
-    def where(self, bits: int) -> str:
-        """Return where a record is whose elements have these bits."""
-        return next(
-            where for kind, where in self.kinds.items() if kind and kind.number and kind.image == bits
-        )
-
-
-def _common(one: _Sides, other: _Sides) -> _Sides:
-    sides = zip(one, other, strict=True) if one and other else ()
-    return tuple(mine if mine == its else None for mine, its in sides) or one or other
-
-
-class Features(defaultdict[str, Seen]):
-    """What the records of one file hold, by feature; an empty file has no features."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__(Seen)
-        self.path: str = path
-        self.first: str = ""
-
-    def look(self, frame: Frame, label: str | None) -> None:
-        """Add a record; raise ValueError if it is not an example."""
+    def look(self, frame: Frame) -> None:
+        """Add a record; raise ValueError if it is not an example, or contradicts the records before it."""
         example = ParsedExample(frame.data or b"")
-        names = [*example.names]
+        names = {*example.names}
         if example.is_sequence or not names:
             what = "is a tf.train.SequenceExample" if example.is_sequence else "has no features"
             raise ValueError(f"{what}, but only tf.train.Example with features can be adopted: {_ELSE}")
-        where = f"record {frame.number} at byte {frame.offset} of {self.path}"
+        if self.kinds and names != self.kinds.keys():
+            name = min(names ^ self.kinds.keys())
+            how = "has" if name in names else "lacks"
+            raise ValueError(f"{how} the feature {name!r}, unlike the records before it; {_ELSE}")
         for name in names:
             wire, elements = example.typed(name)
-            if name not in self and self.first:
-                self[name].kinds[None] = self.first
-            seen = self[name]
-            seen.kinds.setdefault(seen.kind_of(wire, elements), where)
-            if wire == "int64" and elements and (name == label if label else _LABEL_NAMES.fullmatch(name)):
-                seen.labels.append(cast("int", elements[0]))
+            kind = Kind.of(wire, elements)
+            before = self.kinds.setdefault(name, kind)
+            if kind != before:
+                try:
+                    self.kinds[name] = before.joined(kind)
+                except ValueError as error:
+                    raise ValueError(f"the feature {name!r} {error}; {_ELSE}") from None
+            may_be_class = name == self.label if self.label else _LABEL_NAMES.fullmatch(name)
+            if wire == "int64" and elements and may_be_class:
+                self.labels[name].append(elements[0])
             elif name == "key" and wire == "bytes":
-                seen.keys += cast("list[bytes]", elements)
-        for name in self.keys() - {*names} if len(self) > len(names) else ():
-            self[name].kinds.setdefault(None, where)
-        self.first = self.first or where
+                self.keys += elements
 
 
 def infer(
@@ -124,25 +123,27 @@ def infer(
     elements in every record a vector, and with differing numbers a list of any length.
 
     Raises:
-        InputError: records contradict each other or the arguments; it lists every contradiction.
+        InputError: files contradict each other or the arguments; it lists every contradiction.
     """
-    together = _joined(files)
-    labeled = label or _usual_label(together)
+    files = [each for each in files if each.kinds]
+    names = sorted({name for each in files for name in each.kinds})
+    of_files = {name: [np.array(each.labels[name], np.int64) for each in files] for name in names}
+    labels = {name: np.concatenate(values) for name, values in of_files.items()}
+    labeled = label or _usual_label(files, labels)
     features, problems = [], []
-    if label is not None and label not in together:
-        known = ", ".join(map(repr, together))
+    if label is not None and label not in names:
+        known = ", ".join(map(repr, names))
         problems.append(Problem(f"feature {label!r}", f"is not in any record; the features are {known}"))
-    for name, seen in together.items():
+    for name in names:
         try:
-            feature = _feature(name, seen, name == labeled)
+            feature = _feature(name, files, name == labeled)
             features.append(feature)
             if name == label and not feature.is_label:
-                where = next(iter(seen.kinds.values()))
-                raise ValueError(f"was given as label=, but {where} holds no integers")
+                raise ValueError("was given as label=, but holds no integers")
             if feature.is_label and feature.shape == () and class_names is not None:
-                _check_labels(seen.labels, len(class_names))
+                _check_labels(labels[name], len(class_names))
             if name == "key" and feature.is_text and feature.shape == ():
-                _check_keys(seen.keys)
+                _check_keys([key for each in files for key in each.keys])
         except ValueError as error:
             problems.append(Problem(f"feature {name!r}", str(error)))
     if class_names is not None and not any(feature.is_label for feature in features):
@@ -153,62 +154,41 @@ def infer(
     return Schema(tuple(features), tuple(class_names or ()))
 
 
-def _joined(files: Sequence[Features]) -> dict[str, Seen]:
-    """Return what the records of all files hold of each feature, by name."""
-    together = {name: Seen() for name in sorted({name for each in files for name in each})}
-    for each in files:
-        for name, joined in together.items():
-            seen = each.get(name) or Seen({None: each.first} if each.first else {})
-            joined.kinds = seen.kinds | joined.kinds
-            joined.sides = _common(joined.sides, seen.sides)
-            joined.labels += seen.labels
-            joined.keys += seen.keys
-    return together
-
-
-def _feature(name: str, seen: Seen, is_label: bool) -> Feature:
-    kinds = [kind for kind in seen.kinds if kind]
-    if None in seen.kinds:
-        raise ValueError(f"is in {seen.kinds[kinds[0]]}, but not in {seen.kinds[None]}")
-    wires = {kind.wire: seen.kinds[kind] for kind in reversed(kinds) if kind.wire}
-    if len(wires) != 1:
-        places = [f"{_IN_WORDS[wire]} in {where}" for wire, where in sorted(wires.items())]
-        raise ValueError(f"holds {' but '.join(places)}" if places else "has no list in any record")
-    (wire,) = wires
-    numbers, bits = {kind.number for kind in kinds}, {kind.image for kind in kinds if kind.number}
-    # TensorFlow requires a list of any length if a record has no list, not even an empty one
-    is_even = len(numbers) == 1 and all(kind.wire for kind in kinds)
-    shape = () if numbers == {1} else (*numbers,) if is_even else (None,)
-    if bits and all(bits):
+def _feature(name: str, files: Sequence[Features], is_label: bool) -> Feature:
+    have, lack = ([each for each in files if (name in each.kinds) == has] for has in (True, False))
+    if lack:
+        raise ValueError(f"is in {have[0].path}, but not in {lack[0].path}")
+    wire, number, bits, sides = reduce(Kind.joined, (each.kinds[name] for each in files))
+    if not wire:
+        raise ValueError("has no list in any record")
+    shape = () if number == 1 else (number,)
+    if bits & _IMAGE and not bits & _OTHER:
         if shape != ():
             raise ValueError("is a list of images, but an image is a feature of its own, in every record")
-        if (deep_color := _IMAGE | _COLOR | _DEEP) in bits:
-            hint = "'tfshards build arrays' stores such pixels"
-            raise ValueError(f"is a PNG in color with 16 bits in {seen.where(deep_color)}; {hint}")
-        channels = 3 if any(each & _COLOR for each in bits) else 1
-        dtype = "uint16" if any(each & _DEEP for each in bits) else "uint8"
-        return Feature(name, "image", dtype, (*seen.sides, channels))
-    if any(bits):
-        image, other = seen.where(max(bits)), seen.where(0)
-        report_warning(f"{name!r} is an image in {image}, but not in {other}: it is bytes")
+        if bits & _DEEP_COLOR:
+            raise ValueError("is a PNG in color with 16 bits; 'tfshards build arrays' stores such pixels")
+        dtype, channels = "uint16" if bits & _DEEP else "uint8", 3 if bits & _COLOR else 1
+        return Feature(name, "image", dtype, (*sides, channels))
+    if bits & _IMAGE:
+        report_warning(f"{name!r} is an image in some records, but not in all: it is bytes")
     kind, dtype = {"bytes": ("bytes", "bytes"), "float": ("float", "float32")}.get(wire, ("int", "int64"))
     return Feature(name, "label" if is_label and wire == "int64" else kind, dtype, shape)
 
 
-def _usual_label(together: Mapping[str, Seen]) -> str | None:
+def _usual_label(files: Sequence[Features], labels: Mapping[str, IntArray]) -> str | None:
     """Return the feature that looks like a label by its name and values; of several, the shortest name."""
     names = []
-    for name, seen in together.items():
-        if _LABEL_NAMES.fullmatch(name) and {*seen.kinds} == {Kind("int64", 1)}:
-            labels = np.unique(np.array(seen.labels))
-            if labels[0] >= 0 and len(labels) <= MAX_CLASSES:
+    for name in filter(_LABEL_NAMES.fullmatch, labels):
+        if all(name in each.kinds and each.kinds[name][:2] == ("int64", 1) for each in files):
+            values = np.unique(labels[name])
+            if values[0] >= 0 and len(values) <= MAX_CLASSES:
                 names.append(name)
     return min(names, key=lambda name: (name != "label", len(name), name), default=None)
 
 
-def _check_labels(labels: Sequence[int], number: int) -> None:
+def _check_labels(labels: IntArray, number: int) -> None:
     # -1 means no class; in lists, only verify can find a contradiction
-    for value in (min(labels, default=-1), max(labels, default=-1)):
+    for value in (int(labels.min(initial=0)), int(labels.max(initial=-1))):
         if not -1 <= value < number:
             raise ValueError(f"has the value {value}, but there are {number} class names, 0 to {number - 1}")
 
@@ -232,7 +212,9 @@ def _image(data: bytes) -> tuple[int, _Sides] | None:
         return sides and (_IMAGE | _COLOR * (sides.channels == 3), (sides.height, sides.width))
     if found.name == "PNG" and data[12:16] == b"IHDR" and len(data) >= 26:
         width, height, depth, color = struct.unpack_from(">IIBB", data, 16)
-        return _IMAGE | _COLOR * (color != 0) | _DEEP * (depth == 16), (height, width)
+        is_color, is_deep = color != 0, depth == 16
+        bits = _IMAGE | _COLOR * is_color | _DEEP * is_deep | _DEEP_COLOR * (is_color and is_deep)
+        return bits, (height, width)
     frame = jpeg.structure(data).frame if found.name == "JPEG" else None
     if frame is None or len(data) < frame + 8:
         return _IMAGE | _COLOR, (None, None)

@@ -166,15 +166,10 @@ def _splits_by_name(paths: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _split_of(path: str) -> str:
-    folder, _, name = path.lower().rpartition("/")
-    # names between "-" or "." take precedence: stress_test-train.tfrecord belongs to train
-    words = [word for word in re.split(r"[-.]", name) if _WORD.fullmatch(word)]
-    words = words or [word for word in _SEPARATOR.split(name) if _WORD.fullmatch(word)]
-    for part in folder.split("/"):
-        # only whole names of folders count: training_data/ may hold a test set
-        inner = [word for word in _SEPARATOR.split(part) if word != "split"]
-        words += inner if len(inner) == 1 and _WORD.fullmatch(inner[0]) else []
-    first, *others = [*dict.fromkeys(words), ""]
+    *folders, name = path.lower().split("/")
+    # only whole names of folders count: training_data/ may hold a test set
+    words = [*_SEPARATOR.split(name), *(folder.removeprefix("split-") for folder in folders)]
+    first, *others = [*dict.fromkeys(filter(_WORD.fullmatch, words)), ""]
     if len(others) > 1:
         raise InputError(f"{path} names two splits, {first!r} and {others[0]!r}; choose one with splits=")
     return first

@@ -18,7 +18,6 @@ from tfshards.prep.auditing.findings import (
     repeat_findings,
     size_findings,
 )
-from tfshards.prep.auditing.repeats import find_repeats
 from tfshards.prep.auditing.similar import DEFAULT_DISTANCE, check_distance
 from tfshards.prep.auditing.survey import (
     NO_LABEL,
@@ -162,10 +161,10 @@ def audit(
     examples = survey(any_path(dataset), manifest, is_hashed=is_hashed)
     findings, notes = list[Finding](), [*_notes(examples, schema, distance)]
     if compared_of(schema):
-        repeats = find_repeats(examples, distance)
         what = "images" if image_features(schema) else "examples"
-        findings += repeat_findings(examples, manifest, repeats, what)
-        if not repeats.is_complete:
+        found, is_complete = repeat_findings(examples, manifest, distance, what)
+        findings += found
+        if not is_complete:
             notes.append("too many images are similar: the search ended early, some pairs may be missing")
     labeled = examples[examples["label"] != NO_LABEL]
     labels = {

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from tfshards.prep.auditing.repeats import SAME_BYTES, Repeats
-from tfshards.prep.auditing.similar import HASH_BITS, Pairs
+from tfshards.prep.auditing.similar import HASH_BITS, NO_PAIRS, Integers, Pairs, near_pairs
 from tfshards.prep.auditing.survey import NO_LABEL, Examples, by_size
 from tfshards.schemas import Manifest, Schema
 
@@ -26,6 +26,12 @@ _MIN_SIDE = 32
 _MAX_ASPECT = 5
 # relative to the median number of pixels: four times the side
 _MAX_RATIO = 16
+
+_SAME_BYTES = -1
+_NONE = -1
+# Returns pairs of a later and an earlier example of a part of the dataset that differ in their classes, with
+# the number of bits that differ, which is _SAME_BYTES where bytes are equal.
+_Relation: TypeAlias = Callable[[npt.NDArray[np.bool_], Integers], Pairs]
 
 
 @dataclass(frozen=True)
@@ -79,34 +85,96 @@ def example_at(examples: Examples, manifest: Manifest, index: int) -> FoundExamp
     return FoundExample(by_size(manifest)[split], key, name, number)
 
 
-def repeat_findings(examples: Examples, manifest: Manifest, repeats: Repeats, what: str) -> Iterator[Finding]:
-    """Yield the leaks, the duplicates and the conflicts among examples; ``what`` they are called."""
-    split, names = examples["split"], by_size(manifest)
-    found: list[tuple[Kind, str, Pairs, str]] = []
+def repeat_findings(
+    examples: Examples, manifest: Manifest, distance: int | None, what: str
+) -> tuple[list[Finding], bool]:
+    """Return the leaks, the duplicates and the conflicts among examples, and whether these are all.
+
+    The number of pairs is linear: an example is paired only with the first of all that are equal or similar
+    to it, in the order of the survey. Of similar images at most ``distance`` bits of their hashes differ;
+    ``what`` the examples are called.
+    """
+    related, is_complete = _relation_of(examples, distance)
+    split, label, names = examples["split"], examples["label"], by_size(manifest)
+    of = [f" of {manifest.splits[name].num_examples:,}" for name in names]
+    leaks, found = related(split >= 0, split), list[tuple[Kind, str, Pairs, str]]()
     for larger, one in combinations(range(len(names)), 2):
-        is_one = (split[repeats.leaks[:, :2]] == (one, larger)).all(axis=1)
-        of = f" of {manifest.splits[names[one]].num_examples:,}"
-        found.append(
-            ("leak", f"of {names[one]!r} that are also in {names[larger]!r}", repeats.leaks[is_one], of)
-        )
+        pairs = leaks[(split[leaks[:, :2]] == (one, larger)).all(axis=1)]
+        found.append(("leak", f"of {names[one]!r} that are also in {names[larger]!r}", pairs, of[one]))
     for one, name in enumerate(names):
-        pairs = repeats.duplicates[split[repeats.duplicates[:, 0]] == one]
-        of = f" of {manifest.splits[name].num_examples:,}"
-        found.append(("duplicate", f"of {name!r} that repeat another one of it", pairs, of))
-    found.append(("conflict", "that also occur with another label", repeats.conflicts, ""))
-    for kind, text, pairs, of in found:
+        pairs = related(split == one, np.arange(len(examples)))
+        found.append(("duplicate", f"of {name!r} that repeat another one of it", pairs, of[one]))
+    # examples without a label contradict no other
+    found.append(("conflict", "that also occur with another label", related(label != NO_LABEL, label), ""))
+    findings = []
+    for kind, text, pairs, total in found:
         if len(pairs):
-            num_same = int((pairs[:, 2] == SAME_BYTES).sum())
+            num_same = int((pairs[:, 2] == _SAME_BYTES).sum())
             certainty = f"{num_same:,} the same, {len(pairs) - num_same:,} nearly the same"
             cases = [
                 Case(
-                    "the same" if bits == SAME_BYTES else f"{bits} of {HASH_BITS} bits differ",
+                    "the same" if bits == _SAME_BYTES else f"{bits} of {HASH_BITS} bits differ",
                     example_at(examples, manifest, later),
                     example_at(examples, manifest, earlier),
                 )
                 for later, earlier, bits in pairs[np.argsort(pairs[:, 2], kind="stable")].tolist()
             ]
-            yield Finding(kind, f"{what} {text}: {len(pairs):,}{of} ({certainty})", cases)
+            findings.append(Finding(kind, f"{what} {text}: {len(pairs):,}{total} ({certainty})", cases))
+    return findings, is_complete
+
+
+def _relation_of(examples: Examples, distance: int | None) -> tuple[_Relation, bool]:
+    """Return what finds examples that are equal or similar, and whether it finds all that are similar.
+
+    Of similar images at most ``distance`` bits of their hashes differ.
+    """
+    hashed = np.flatnonzero(examples["is_hashed"] & (distance is not None))
+    hashes, by_hash = np.unique(examples["hash"][hashed], axis=0, return_inverse=True)
+    _, by_bytes = np.unique(examples["digest"], return_inverse=True)
+    near, is_complete = near_pairs(hashes, distance or 0)
+    # examples with the group of each, groups that are similar, and how many bits differ inside of a group
+    equal = (np.arange(len(examples)), by_bytes.reshape(-1), NO_PAIRS, _SAME_BYTES)
+    similar = (hashed, by_hash.reshape(-1), near, 0)
+
+    def pairs(is_inside: npt.NDArray[np.bool_], classes: Integers) -> Pairs:
+        # equal bytes come first
+        found = np.concatenate(
+            [
+                _with_partners(members[is_inside[members]], groups[is_inside[members]], near, bits, classes)
+                for members, groups, near, bits in (equal, similar)
+            ]
+        )
+        return found[np.unique(found[:, 0], return_index=True)[1]]
+
+    return pairs, is_complete
+
+
+def _with_partners(members: Integers, groups: Integers, near: Pairs, bits: int, classes: Integers) -> Pairs:
+    """Pair each example with the first one of its group, or else of the nearest group before it.
+
+    Args:
+        members: the examples that are compared, ascending.
+        groups: for each of them the number of its group, in which all are equal.
+        near: pairs of groups that are similar.
+        bits: distance of the examples of a group.
+        classes: an example and its partner must differ in these.
+    """
+    present, first, unit = np.unique(groups, return_index=True, return_inverse=True)
+    head = np.full(max(groups.max(initial=0), near[:, :2].max(initial=0)) + 1, _NONE)
+    head[present] = members[first]
+    later, earlier = head[near[:, :2]].max(axis=1), head[near[:, :2]].min(axis=1)
+    fits = (earlier != _NONE) & (classes[later] != classes[earlier])
+    later, earlier, distance = later[fits], earlier[fits], near[fits, 2]
+    order = np.lexsort((earlier, distance, later))
+    later, best = np.unique(later[order], return_index=True)
+    partner, differing = np.full(len(classes), _NONE), np.full(len(classes), bits)
+    partner[later], differing[later] = earlier[order][best], distance[order][best]
+    own = members[first][unit.reshape(-1)]
+    # an example of the same class as its group's head has no partner in the group
+    is_alike = classes[members] == classes[own]
+    found, bits_of = np.where(is_alike, partner[own], own), np.where(is_alike, differing[own], bits)
+    pairs: Pairs = np.stack([members, found, bits_of], axis=1)[found != _NONE]
+    return pairs
 
 
 def class_counts(of_splits: Mapping[str, Mapping[str, int]], schema: Schema) -> dict[str, dict[str, int]]:

@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfshards.prep.auditing.similar import HASHED_SIDE, perceptual_hash
-from tfshards.prep.imaging.pixels import stored_picture
-from tfshards.prep.imaging.stored import glance, glance_at
+from tfshards.prep.imaging.stored import gray_copy, stored_image
 from tfshards.prep.records.values import compared_features, content_digest
 from tfshards.prep.verification.show import Found, look_at
 from tfshards.schemas import Feature, Manifest, Schema
@@ -96,9 +95,10 @@ def _looked_at(
     data: bytes, feature: Feature, side: int
 ) -> tuple[tuple[int, int], npt.NDArray[np.uint64] | None]:
     """Return the size of an image, and its hash if there is a ``side`` and it has a shape."""
-    size, gray = glance(data, side) if feature.is_encoded else glance_at(stored_picture(data, feature), side)
-    if gray is None:
-        return size, None
-    pixels = np.asarray(gray)
+    with stored_image(data, feature) as image:
+        size = image.size
+        if not side:
+            return size, None
+        pixels = np.asarray(gray_copy(image, side))
     is_flat = int(pixels.max()) - int(pixels.min()) < _FLAT_RANGE
     return size, None if is_flat else perceptual_hash(pixels)

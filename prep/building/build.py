@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
-from tfshards.prep.building.commit import Draft, produce
+from tfshards.prep.building.commit import produce
 from tfshards.prep.building.output import claimed, dataset_name, output_folder, staged
 from tfshards.prep.building.rejects import (
     check_rejects,
@@ -23,10 +21,9 @@ from tfshards.prep.building.rejects import (
     repeated_inputs,
 )
 from tfshards.prep.building.state import Wanted, check_usable, inspect_output, outlook
-from tfshards.prep.building.write import Writer
-from tfshards.prep.engines.table import EngineName, Work, find_run, is_distributed, run_on_threads
-from tfshards.prep.imaging.options import ImageOptions
-from tfshards.prep.option import recorded_options
+from tfshards.prep.building.write import Draft, Job, finished_shards, unfinished
+from tfshards.prep.engines.table import EngineName, find_run, is_distributed
+from tfshards.prep.imaging.options import recorded_images
 from tfshards.prep.planning.make_plan import check_types, make_plan
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
 from tfshards.prep.planning.plan import Layouts, Plan, label_counts_of
@@ -35,9 +32,8 @@ from tfshards.prep.records.values import check_comparable
 from tfshards.prep.sources.base import Reader, Source
 from tfshards.prep.writing.build_folder import BuildFolder, Reject, ShardId, ShardPlan
 from tfshards.prep.writing.shard import EncodedInputs, ShardTask, inputs_plan
-from tfshards.schemas import BuildError, InputError, Manifest, Shard, Split, Totals
+from tfshards.schemas import InputError, Manifest, Split, Totals
 from tfshards.schemas.errors import check_flags
-from tfshards.schemas.storage import AnyPath
 
 # Bytes of a record in addition to those of its source: frame, tags, names, label.
 _RECORD_OVERHEAD = 96
@@ -141,31 +137,24 @@ def plan(
     folder = output_folder(dataset, source.location())
     state = inspect_output(folder)
     check_usable(state)
-    with tempfile.TemporaryDirectory() as staging:
-        reader = source.stage(Path(staging), group_by=options.group_by, preview=True)
-        found = make_plan(reader, dataset_name(folder, options), counts, seed, options)
+    reader = source.stage(None, group_by=options.group_by)
+    found = make_plan(reader, dataset_name(folder, options), counts, seed, options)
     report_warning(*found.warnings)
     report_line(*outlook(state, wanted_of(found)))
     return found
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceBuild:
-    """The build of a plan from the inputs of a source; see ``commit.Job``.
+class SourceBuild(Job):
+    """The build of a plan from the inputs of a source; see ``Job``.
 
     Attributes:
-        run: does the work of an engine.
-        trusts_times: whether the times of inputs show that they have not changed.
-        locations: folders and files of the source that workers read.
         may_be_empty: whether a split may have no accepted example; it is left out.
     """
 
     plan: Plan
     reader: Reader
     options: Options
-    run: Callable[[Work], None] = run_on_threads
-    trusts_times: bool = True
-    locations: tuple[AnyPath, ...] = ()
     may_be_empty: bool = False
 
     @property
@@ -178,15 +167,14 @@ class SourceBuild:
         """Hash of the stamps of all inputs."""
         return hashlib.sha256(self.plan.listing.stamps.astype("<i8").tobytes()).hexdigest()
 
-    def writer(self, folder: BuildFolder) -> Writer:
-        """Return what writes the shards."""
+    def task(self, folder: BuildFolder) -> ShardTask:
+        """Return what workers need."""
         schema, options = self.plan.listing.schema, self.options
         source = EncodedInputs(self.reader, schema, options.compression, options.duplicates != "keep")
         num_shards = {split: len(layout) for split, layout in self.plan.layouts.items()}
-        task = ShardTask(
+        return ShardTask(
             folder=folder, source=source, schema=schema, name=self.plan.name, num_shards=num_shards
         )
-        return Writer(task=task, run=self.run, locations=self.locations)
 
     def _plans(self, layouts: Layouts) -> Iterator[ShardPlan]:
         """Yield the plans of the shards of layouts."""
@@ -198,9 +186,9 @@ class SourceBuild:
 
     def write(self, folder: BuildFolder) -> Draft:
         """Write every shard, and again those that change because of rejected inputs."""
-        writer = self.writer(folder)
-        writer.write(self.begin(folder))
-        writer.write(self.balance(folder))
+        task = self.task(folder)
+        self.write_missing(task, self.begin(folder))
+        self.write_missing(task, self.balance(folder))
         return self.draft(folder)
 
     def begin(self, folder: BuildFolder) -> dict[ShardId, Written]:
@@ -210,15 +198,14 @@ class SourceBuild:
         if folder.read_rejects(self.stamps) is not None:
             return {}
         # only now: shards that are balanced replace these
-        writer = replace(self.writer(folder), space=self._space())
-        return writer.begin(self._plans(self.plan.layouts))
+        return self.missing(self.task(folder), self._plans(self.plan.layouts), space=self._space())
 
     def balance(self, folder: BuildFolder) -> dict[ShardId, Written]:
         """Return the shards of the inputs that are not rejected, except those that are finished."""
-        writer, rejects = self.writer(folder), folder.read_rejects(self.stamps)
+        rejects = folder.read_rejects(self.stamps)
         is_new = rejects is None
         if rejects is None:
-            first = writer.finished(_shards_of(self.plan.layouts))
+            first = finished_shards(folder, _shards_of(self.plan.layouts))
             rejects = [reject for done in first.values() for reject in done.rejected]
         # the limit holds for inputs that cannot be examples, not for duplicates
         unusable = [reject for reject in rejects if original_of(reject) is None]
@@ -228,15 +215,15 @@ class SourceBuild:
             folder.write_rejects(self.stamps, rejects)
             if not rejects:
                 return {}
-        layouts = self._final_layouts(rejects)
-        return writer.begin(self._plans(layouts), is_balancing=is_new)
+        plans = self._plans(self._final_layouts(rejects))
+        return self.missing(self.task(folder), plans, is_balancing=is_new)
 
     def _final_layouts(self, rejects: Sequence[Reject]) -> Layouts:
         return final_layouts(self.plan, rejects, self.options, may_be_empty=self.may_be_empty)
 
     def _space(self) -> Callable[[Written], int] | None:
-        """Return what ``Writer.space`` is; None if the shards may be far smaller than the inputs."""
-        images = ImageOptions(**recorded_options(ImageOptions.RECORDED, self.plan.options))
+        """Return what ``space`` is for ``missing``; None if the shards may be far smaller than the inputs."""
+        images = recorded_images(self.plan.options)
         keeps_sizes = images.resize is None and images.format == "keep" and self.options.compression == "none"
         return (lambda size: size.num_bytes + _RECORD_OVERHEAD * size.num_examples) if keeps_sizes else None
 
@@ -248,7 +235,7 @@ class SourceBuild:
         """Return what was written; log what conversions lost."""
         plan, listing, rejects = self.plan, self.plan.listing, self.rejects(folder)
         layouts = self._final_layouts(rejects)
-        finished = self.writer(folder).finished(_shards_of(layouts))
+        finished = finished_shards(folder, _shards_of(layouts))
         known = {*rejects}
         for shard, done in finished.items():
             if changed := [reject for reject in done.rejected if reject not in known]:
@@ -261,8 +248,7 @@ class SourceBuild:
                 )
             if done.shard.num_examples != len(layouts[shard.split][shard.shard_index]):
                 # of a repeated task that began before the shards were balanced
-                where = f"shard {shard.shard_index} of split {shard.split!r}"
-                raise BuildError(f"the pipeline ended without {where}; run it again to resume")
+                raise unfinished(shard)
         report_warning(*loss_warnings(finished.values()))
         conversions = sum((Counter(shard.conversions) for shard in finished.values()), Counter[str]())
         counts, skipped = label_counts_of(listing, layouts), sum(listing.skipped.values())
@@ -294,15 +280,15 @@ class SourceBuild:
         report = partial(log_rejects, rejects, listing.num_examples, folder.dataset)
         return Draft(manifest, finished, rejects, report=report)
 
-    def repair(self, folder: BuildFolder, manifest: Manifest, damaged: Mapping[str, Shard]) -> None:
-        """Write damaged shards of a complete build of the same plan again."""
+    def complete_plans(self, folder: BuildFolder, manifest: Manifest) -> Iterator[ShardPlan]:
+        """Return the plans of all shards of a complete build."""
         # the dataset may hold rejects of earlier builds as well
         rejects = [
             reject
             for reject in read_rejects(folder.dataset, manifest)
             if self.plan.listing.find(reject.key) is not None
         ]
-        self.writer(folder).repair(self._plans(self._final_layouts(rejects)), damaged)
+        return self._plans(self._final_layouts(rejects))
 
 
 def wanted_of(plan: Plan) -> Wanted:

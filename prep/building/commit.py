@@ -12,9 +12,8 @@ missing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from tfshards.prep.building.rejects import with_lists
 from tfshards.prep.building.state import (
@@ -22,70 +21,25 @@ from tfshards.prep.building.state import (
     Wanted,
     check_replaceable,
     damage_of,
-    damage_of_shards,
     differences,
     inspect_output,
     plain_folder,
     plain_name,
 )
-from tfshards.prep.progress.lines import report_line, report_warning
+from tfshards.prep.building.write import Draft, Job
+from tfshards.prep.progress.lines import report_line
 from tfshards.prep.sources.staging_folder import staged_folder, unfinished_in
-from tfshards.prep.views.files import view_files, view_notes
-from tfshards.prep.writing.build_folder import BuildFolder, FinishedShard, Reject, ShardId
-from tfshards.schemas import BuildError, InputError, Manifest, Problem, Shard
+from tfshards.prep.views.files import view_files
+from tfshards.prep.writing.build_folder import BuildFolder, FinishedShard, ShardId
+from tfshards.schemas import BuildError, InputError, Manifest, Problem
 from tfshards.schemas.digests import bytes_digest
 from tfshards.schemas.errors import counted
-from tfshards.schemas.manifest import parse_manifest
+from tfshards.schemas.manifest import OTHER_BYTES, parse_manifest
 from tfshards.schemas.names import MANIFEST_NAME
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.any_path import in_store
 from tfshards.schemas.storage.untrusted import METADATA
 from tfshards.schemas.storage.verbs import put, replace_if, sync
-
-
-@dataclass(frozen=True)
-class Draft:
-    """What a build has written.
-
-    Attributes:
-        manifest: the manifest, without build id and views, and without what follows from the lists below.
-        finished: records of the shards that were written.
-        rejects: the rejected inputs.
-        removed: hashes of removed keys, the lines of ``removed.txt``.
-        report: is called with the manifest after the commit.
-    """
-
-    manifest: Manifest
-    finished: Mapping[ShardId, FinishedShard]
-    rejects: Sequence[Reject] = ()
-    removed: frozenset[bytes] = frozenset()
-    report: Callable[[Manifest], None] = lambda manifest: None
-
-
-class Job(Protocol):
-    """What is to be made the dataset: a build from a source, or one whose source is a dataset."""
-
-    @property
-    def wanted(self) -> Wanted:
-        """The build, as an output shows whether it holds it."""
-
-    @property
-    def stamps(self) -> str:
-        """A hash of the stamps of all inputs; another one means that contents may have changed."""
-
-    @property
-    def trusts_times(self) -> bool:
-        """Whether the stamps of inputs show that they have not changed."""
-
-    def write(self, folder: BuildFolder) -> Draft:
-        """Write all shards, except those that are finished."""
-
-    def repair(self, folder: BuildFolder, manifest: Manifest, damaged: Mapping[str, Shard]) -> None:
-        """Write damaged shards of a complete build again, given by their names with the bytes that they had.
-
-        Raises:
-            InputError: the inputs give other bytes now.
-        """
 
 
 def produce(job: Job, state: OutputState, *, overwrite: bool = False) -> Manifest:
@@ -122,9 +76,11 @@ def prepare(job: Job, state: OutputState, *, overwrite: bool) -> Manifest | Buil
     if same:
         build, manifest = same[0]
         if not overwrite and _is_other(state, manifest):
-            raise _of_other_inputs(state, manifest)
+            raise _of_other_inputs(state)
         # of a build that is the dataset, a command looks at all bytes only if it is told to
         damage = damage_of(state.folder, manifest, is_compared=overwrite or manifest != state.manifest)
+        if build.manifest() is None:
+            damage.append(Problem(f"{build.name}/{MANIFEST_NAME}", OTHER_BYTES))
         if not damage or _is_repaired(job, build, manifest, damage):
             discard_unfinished(state, wanted, keeps_own=False)
             return commit(build, manifest, state, is_compared=overwrite)
@@ -133,7 +89,6 @@ def prepare(job: Job, state: OutputState, *, overwrite: bool) -> Manifest | Buil
     discard_unfinished(state, wanted, keeps_own=True)
     target = state.new_folder(wanted.plan_id)
     target.create(wanted.options, job.stamps)
-    target.reopen()
     if not job.trusts_times:
         # what an earlier run has written may be of inputs that were replaced since
         target.remove_work()
@@ -158,20 +113,21 @@ def _is_repaired(job: Job, build: BuildFolder, manifest: Manifest, damage: Seque
                 f"{build.dataset} --repair' repairs it, or names the command that does"
             )
     shards = {plain_name(shard.path): shard for shard in manifest.shards if left & {*shard.files}}
-    views = {
+    small = {
         name: data
         for name, data in view_files(manifest).items()
         if manifest.views.get(f"{build.name}/{name}") == bytes_digest(data)
     }
+    small[MANIFEST_NAME] = manifest.to_text().encode("ascii")
     left -= {path for shard in shards.values() for path in shard.files}
-    if left - {f"{build.name}/{name}" for name in views}:
+    if left - {f"{build.name}/{name}" for name in small}:
         return False
     with staged_folder(build.dataset) as work:
         target = replace(build, elsewhere=work.name)
         target.open()
         if shards:
             job.repair(target, manifest, shards)
-        target.put_all({name: views[name] for name in map(plain_name, left)})
+        target.put_all({name: small[name] for name in map(plain_name, left)})
         sync(build.root / "index", build.root)
     return True
 
@@ -191,19 +147,17 @@ def conclude(job: Job, target: BuildFolder, draft: Draft, state: OutputState, *,
     for build, twin in _complete_builds(state, job.wanted):
         if twin.build_id != manifest.build_id or (not overwrite and _is_other(state, twin)):
             continue
-        damage = damage_of(state.folder, twin, is_compared=overwrite or twin != state.manifest)
         # sound bytes are at hand, which replace damaged ones
-        if not damage and not damage_of_shards(state.folder, twin.shards):
+        if not damage_of(state.folder, twin, is_compared=True):
             report_line(f"the content is the same as before (build {twin.build_id})")
             # in this order: what is left if this ends here is written and compared again
             target.remove()
             build.create(job.wanted.options, job.stamps)
             return commit(build, twin, state, is_compared=overwrite)
     if not overwrite and job.wanted.is_in(state.manifest) and _is_other(state, manifest):
-        raise _of_other_inputs(state, manifest, target)
+        raise _of_other_inputs(state, target)
     manifest = finish(target, manifest, files, draft.finished, job)
     manifest = commit(target, manifest, state)
-    report_warning(*view_notes(manifest, target.root))
     draft.report(manifest)
     return manifest
 
@@ -211,9 +165,10 @@ def conclude(job: Job, target: BuildFolder, draft: Draft, state: OutputState, *,
 def _complete_builds(state: OutputState, wanted: Wanted) -> list[tuple[BuildFolder, Manifest]]:
     """Return the complete builds of a plan with their manifests, that of the dataset first."""
     of_plan = state.builds_of(wanted.plan_id)
-    found = [(build, build.manifest()) for build in state.complete if build in of_plan]
-    complete = [(build, manifest) for build, manifest in found if manifest is not None]
-    return sorted(complete, key=lambda each: each[1] != state.manifest)
+    found = [
+        (build, manifest) for build, manifest in state.generations.items() if manifest and build in of_plan
+    ]
+    return sorted(found, key=lambda each: each[1] != state.manifest)
 
 
 def _is_other(state: OutputState, manifest: Manifest) -> bool:
@@ -221,16 +176,11 @@ def _is_other(state: OutputState, manifest: Manifest) -> bool:
     return state.manifest is not None and state.manifest.build_id != manifest.build_id
 
 
-def _of_other_inputs(state: OutputState, manifest: Manifest, target: BuildFolder | None = None) -> InputError:
+def _of_other_inputs(state: OutputState, target: BuildFolder | None = None) -> InputError:
     """Return the error about a build of the dataset's plan, from inputs with other content.
 
     ``target`` is the folder into which it was written now.
     """
-    before = {shard.digest for shard in state.manifest.shards} if state.manifest else set[str]()
-    differing = [shard for shard in manifest.shards if shard.digest not in before]
-    line = (
-        f"the content of {counted(len(differing), 'shard')} has changed" if differing else "rejected inputs"
-    )
     written = (
         f"; what was written is in {target.root}: with overwrite=True it becomes the dataset, and "
         f"'tfshards prune {state.folder}' removes it"
@@ -238,8 +188,8 @@ def _of_other_inputs(state: OutputState, manifest: Manifest, target: BuildFolder
         else ""
     )
     return InputError(
-        f"{state.folder} holds a dataset with other inputs: {line}; give overwrite=True to replace it, or "
-        f"choose another output{written}",
+        f"{state.folder} holds a dataset with other inputs: their content has changed; give overwrite=True "
+        f"to replace it, or choose another output{written}",
         code="dataset-differs",
     )
 

@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from tfshards.prep.building.commit import commit
 from tfshards.prep.building.made import made_of
 from tfshards.prep.building.output import claimed, output_folder
-from tfshards.prep.building.state import inspect_output, plain_folder, plain_name
+from tfshards.prep.building.state import OutputState, inspect_output, plain_folder, plain_name
 from tfshards.prep.progress.lines import report_line
 from tfshards.prep.records.dataset_files import file_problems
 from tfshards.prep.sources.staging_folder import staged_folders
@@ -19,7 +19,7 @@ from tfshards.schemas import InputError, Manifest, read_manifest
 from tfshards.schemas.errors import counted, listed, one_line, size
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import MANIFEST_NAME, RECORD_NAME, WORK_NAME
-from tfshards.schemas.storage import AnyPath, any_path
+from tfshards.schemas.storage import any_path
 from tfshards.schemas.storage.locking import locked
 from tfshards.schemas.storage.verbs import delete_tree, sizes_below
 
@@ -31,7 +31,7 @@ class Generation:
     """One generation of a dataset.
 
     Attributes:
-        folder: name of the folder of its build, for ``restore``; empty for an adopted dataset.
+        folder: name of the folder of its build, for ``restore``.
         build_id: its build id; None if its manifest is damaged.
         committed_at: UTC time at which its build was complete.
         num_examples: number of its examples.
@@ -76,26 +76,24 @@ def generations(dataset: str | os.PathLike[str]) -> list[Generation]:
         FormatError: its manifest cannot be read, and there are no generations.
     """
     state = inspect_output(any_path(dataset))
-    folder, earlier = state.folder, [build for build in state.complete if build.name != state.current]
-    if not (state.manifest or earlier):
+    if not state.generations:
         # raises an error
-        read_manifest(folder)
-    found = [_described(folder, build.name, build.manifest(), is_current=False) for build in earlier]
-    found.sort(key=lambda generation: (generation.committed_at, generation.folder), reverse=True)
-    current = [_described(folder, state.current, state.manifest, is_current=True)] if state.manifest else []
-    return current + found
+        read_manifest(state.folder)
+    found = [_described(state, build, manifest) for build, manifest in state.generations.items()]
+    return sorted(found, key=lambda each: (each.is_current, each.committed_at, each.folder), reverse=True)
 
 
-def _described(dataset: AnyPath, folder: str, manifest: Manifest | None, *, is_current: bool) -> Generation:
-    complete = (dataset / folder / MANIFEST_NAME).stat().st_mtime_ns / 1e9
+def _described(state: OutputState, build: BuildFolder, manifest: Manifest | None) -> Generation:
+    copy = build.root / MANIFEST_NAME
+    complete = (copy if copy.is_file() else state.folder / MANIFEST_NAME).stat().st_mtime_ns / 1e9
     return Generation(
-        folder=folder,
+        folder=build.name,
         build_id=manifest.build_id if manifest else None,
         committed_at=datetime.fromtimestamp(complete, timezone.utc),
         num_examples=manifest.num_examples if manifest else 0,
         made_by=str(made_of(manifest).made_by) if manifest else "",
-        is_current=is_current,
-        num_damaged=len(file_problems(manifest, dataset)) if manifest else 1,
+        is_current=manifest is not None and build.name == state.current,
+        num_damaged=len(file_problems(manifest, state.folder)) if manifest else 1,
     )
 
 
@@ -116,11 +114,11 @@ def restore(dataset: str | os.PathLike[str], folder: str) -> Manifest:
     """
     output = output_folder(dataset)
     with claimed(output) as state:
-        complete = {build.name: build for build in state.complete}
+        complete = {build.name: build for build in state.generations}
         if folder not in complete:
             has = f"it has {listed([*complete], _SHOWN)}" if complete else "it has none"
             raise InputError(f"{output} has no generation {folder!r}; {has}; see 'tfshards generations'")
-        manifest = complete[folder].manifest()
+        manifest = state.generations[complete[folder]]
         damage = file_problems(manifest, output) if manifest else [f"{MANIFEST_NAME} cannot be read"]
         if manifest is None or damage:
             raise InputError(
@@ -155,8 +153,7 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
     unfinished builds. Only files in folders that tfshards made are removed, and only those that have names as
     a build gives them. Do not prune while training still reads an earlier generation.
 
-    In an object store, the parts of uploads that killed builds left are removed as well. There are no locks:
-    do not prune while a build of this dataset runs, whose files would be removed.
+    Object stores have no locks: do not prune while a build of this dataset runs. Its files would be removed.
 
     Args:
         dataset: folder of a dataset, or of a build that was not committed, or its URL.
@@ -181,7 +178,7 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
             raise state.fault
         if state.manifest is None and not (state.folders or staged):
             raise nothing
-        complete = [build.name for build in state.complete]
+        complete = [build.name for build in state.generations]
         if state.manifest is None and complete:
             raise InputError(
                 f"{folder} has no {MANIFEST_NAME}, so that nothing shows which of its generations is needed "

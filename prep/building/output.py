@@ -12,13 +12,13 @@ from pathlib import Path
 from tfshards.prep.building.state import OutputState, check_usable, inspect_output, system_fault
 from tfshards.prep.planning.options import Options
 from tfshards.prep.progress.lines import report_warning
-from tfshards.prep.sources.base import MovableReader, Reader, Source
+from tfshards.prep.sources.base import Reader, Source
 from tfshards.prep.sources.staging_folder import remove_staged, staged_folder
 from tfshards.prep.writing.build_folder import BuildFolder, linked
 from tfshards.schemas import BuildError, InputError, OptionsError
 from tfshards.schemas.names import MANIFEST_NAME, name_fault
 from tfshards.schemas.storage import AnyPath, any_path
-from tfshards.schemas.storage.any_path import absolute_name, is_inside, on_disk
+from tfshards.schemas.storage.any_path import absolute, is_inside, on_disk
 from tfshards.schemas.storage.locking import locked
 from tfshards.schemas.storage.verbs import missing_folders, sync, write
 
@@ -43,7 +43,7 @@ def output_folder(dataset: str | os.PathLike[str] | AnyPath, *inputs: AnyPath | 
 
 def dataset_name(folder: AnyPath, options: Options) -> str:
     """Return the dataset's name: ``options.name``, or the last part of the output's path."""
-    name = options.name or absolute_name(folder)
+    name = options.name or absolute(folder).name
     if fault := name_fault(name):
         raise OptionsError(f"the output's name {fault}; give another with name=")
     return name
@@ -135,7 +135,10 @@ def staged(
 
 def _uploaded(reader: Reader, local: Path, area: AnyPath) -> Reader:
     """Return a reader of staged files, after copying them from this machine into a folder of a store."""
-    if not isinstance(reader, MovableReader):
+    # needs Arrow, which a folder of images does not
+    from tfshards.prep.sources.staged_reader import StagedReader
+
+    if not isinstance(reader, StagedReader):
         raise InputError(
             f"workers on other machines cannot read the copies of this source in {local}; build into a "
             "folder that all of them mount, or with engine='local'"

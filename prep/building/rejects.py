@@ -61,23 +61,32 @@ def rejects_text(rejects: Sequence[Reject]) -> bytes:
     return "".join(f"{json.dumps(reject._asdict())}\n" for reject in sorted(rejects)).encode("ascii")
 
 
+def read_list(path: AnyPath, digest: str) -> bytes:
+    """Return the content of a list of a dataset, which is empty and has no file if there is no digest.
+
+    Raises:
+        InputError: the file is missing or damaged.
+    """
+    try:
+        content = read_whole(path, LISTS) if digest else b""
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}", code="unreadable") from None
+    if digest and bytes_digest(content) != digest:
+        raise InputError(f"{path}: its digest differs from the manifest's; restore the file")
+    return content
+
+
 def read_rejects(dataset: AnyPath, manifest: Manifest) -> list[Reject]:
     """Return the rejected inputs of a dataset.
 
     Raises:
         InputError: the file that lists them is missing or damaged.
     """
-    if not manifest.rejects_digest:
-        return []
     path = dataset / manifest.rejects_path
+    content = read_list(path, manifest.rejects_digest)
     try:
-        content = read_whole(path, LISTS)
-        if bytes_digest(content) != manifest.rejects_digest:
-            raise InputError(f"{path}: its digest differs from the manifest's; restore the file")
         lines = content.decode("ascii").splitlines()
         return [Reject(*(load_json(line)[name] for name in Reject._fields)) for line in lines]
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}", code="unreadable") from None
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path}: is not a list of rejected inputs: {error!r}; restore the file") from None
 

@@ -17,7 +17,7 @@ from tfshards.prep.writing.build_folder import BuildFolder, build_folders, forei
 from tfshards.schemas import FormatError, InputError, Manifest, Problem, Shard, TfshardsError, read_manifest
 from tfshards.schemas.errors import counted, listed
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.manifest_file import is_manifest
+from tfshards.schemas.manifest import is_manifest
 from tfshards.schemas.names import MANIFEST_NAME
 from tfshards.schemas.storage import AnyPath, RemoteStatus
 from tfshards.schemas.storage.locking import LOCK_NAME
@@ -61,9 +61,10 @@ class OutputState:
         return bool(self.manifest and made_of(self.manifest).source == "adopt")
 
     @cached_property
-    def complete(self) -> list[BuildFolder]:
-        """The builds that are generations of the dataset."""
-        return [build for build in self.folders if build.is_committed]
+    def generations(self) -> dict[BuildFolder, Manifest | None]:
+        """The complete builds with their manifests, of which the dataset has a copy; None if damaged."""
+        found = {build: build.manifest() for build in self.folders if build.is_complete}
+        return {**found, BuildFolder(self.folder, self.current): self.manifest} if self.manifest else found
 
     def builds_of(self, plan_id: str) -> list[BuildFolder]:
         """Return the folders of builds of a plan, of which each further one had inputs with other content."""
@@ -72,12 +73,12 @@ class OutputState:
     @cached_property
     def _named(self) -> frozenset[str]:
         """The folders with files that generations name."""
-        manifests = [self.manifest, *(build.manifest() for build in self.complete)]
-        return frozenset(plain_folder(path) for each in manifests if each for path in each.data_paths)
+        manifests = filter(None, self.generations.values())
+        return frozenset(plain_folder(path) for each in manifests for path in each.data_paths)
 
     def is_unfinished(self, build: BuildFolder) -> bool:
         """Return whether a build is not finished; what ``prune`` has left of one is needed by later ones."""
-        return build not in self.complete and build.name not in self._named
+        return build not in self.generations and build.name not in self._named
 
     def new_folder(self, plan_id: str) -> BuildFolder:
         """Return the folder for a build of a plan: an unfinished one, or else the next one."""
@@ -184,7 +185,7 @@ def check_replaceable(state: OutputState, wanted: Wanted, *, overwrite: bool) ->
     if state.fault and not overwrite:
         raise state.fault
     if manifest is None:
-        others = [build.name for build in state.complete if plan_of(build.name) != wanted.plan_id]
+        others = [build.name for build in state.generations if plan_of(build.name) != wanted.plan_id]
         if others and not overwrite:
             # they may hold what was appended, or lack what was removed
             raise InputError(

@@ -1,48 +1,120 @@
-"""Write the shards of a build that are not finished: their plans, the work of an engine, its records."""
+"""A job, which is what is to be made the dataset, and how an engine writes its shards."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from tfshards.prep.building.state import system_fault
-from tfshards.prep.engines.table import Work
+from tfshards.prep.building.state import Wanted, system_fault
+from tfshards.prep.engines.table import Work, run_on_threads
 from tfshards.prep.progress.lines import Written, report_line
 from tfshards.prep.progress.threads import num_begun
-from tfshards.prep.writing.build_folder import FinishedShard, ShardId, ShardPlan, plan_digest
+from tfshards.prep.writing.build_folder import (
+    BuildFolder,
+    FinishedShard,
+    Reject,
+    ShardId,
+    ShardPlan,
+    plan_digest,
+)
 from tfshards.prep.writing.shard import ShardTask, write_shard
-from tfshards.schemas import BuildError, Shard, TfshardsError
+from tfshards.schemas import BuildError, Manifest, Shard, TfshardsError
 from tfshards.schemas.errors import counted, size
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.verbs import each, require_space
 
 
-@dataclass(frozen=True, kw_only=True)
-class Writer:
-    """What writes the shards of one build.
+@dataclass(frozen=True)
+class Draft:
+    """What a job has written.
 
     Attributes:
-        task: what workers need.
-        run: does the work of an engine.
-        what: what is done, for status lines.
-        locations: folders and files that workers read.
-        space: returns the bytes that shards of a size take; None if they may be far smaller than the source.
+        manifest: the manifest, without build id and views, and without what follows from the lists below.
+        finished: records of the shards that were written.
+        rejects: the rejected inputs.
+        removed: hashes of removed keys, the lines of ``removed.txt``.
+        report: is called with the manifest after the commit.
     """
 
-    task: ShardTask
-    run: Callable[[Work], None]
-    what: str = "build"
-    locations: tuple[AnyPath, ...] = ()
-    space: Callable[[Written], int] | None = None
+    manifest: Manifest
+    finished: Mapping[ShardId, FinishedShard]
+    rejects: Sequence[Reject] = ()
+    removed: frozenset[bytes] = frozenset()
+    report: Callable[[Manifest], None] = lambda manifest: None
 
-    def begin(self, plans: Iterable[ShardPlan], *, is_balancing: bool = False) -> dict[ShardId, Written]:
-        """Write the plans of all shards; return the shards that are not finished, with their sizes.
+
+@dataclass(frozen=True, kw_only=True)
+class Job(ABC):
+    """What is to be made the dataset: a build from a source, or one whose source is a dataset.
+
+    Attributes:
+        run: does the work of an engine.
+        locations: folders and files that workers read.
+        trusts_times: whether the stamps of inputs show that they have not changed.
+    """
+
+    run: Callable[[Work], None] = run_on_threads
+    locations: tuple[AnyPath, ...] = ()
+    trusts_times: bool = True
+
+    @property
+    @abstractmethod
+    def wanted(self) -> Wanted:
+        """The build, as an output shows whether it holds it."""
+
+    @property
+    def stamps(self) -> str:
+        """A hash of the stamps of all inputs; another one means that contents may have changed."""
+        return ""
+
+    @property
+    def what(self) -> str:
+        """What is done, for status lines."""
+        return "build"
+
+    @abstractmethod
+    def task(self, folder: BuildFolder) -> ShardTask:
+        """Return what workers need."""
+
+    @abstractmethod
+    def write(self, folder: BuildFolder) -> Draft:
+        """Write all shards, except those that are finished."""
+
+    @abstractmethod
+    def complete_plans(self, folder: BuildFolder, manifest: Manifest) -> Iterable[ShardPlan]:
+        """Return the plans of all shards of a complete build."""
+
+    def repair(self, folder: BuildFolder, manifest: Manifest, damaged: Mapping[str, Shard]) -> None:
+        """Write damaged shards of a complete build again, given by their names with the bytes that they had.
+
+        Raises:
+            InputError: the inputs give other bytes now.
+        """
+        task = replace(self.task(folder), expected=damaged)
+        plans = self.complete_plans(folder, manifest)
+        chosen = [plan for plan in plans if task.shard_name(plan.shard) in damaged]
+        self.write_missing(task, self.missing(task, chosen, what="repair"))
+
+    def missing(
+        self,
+        task: ShardTask,
+        plans: Iterable[ShardPlan],
+        *,
+        what: str = "",
+        is_balancing: bool = False,
+        space: Callable[[Written], int] | None = None,
+    ) -> dict[ShardId, Written]:
+        """Write the plans of shards; return the shards that are not finished, with their sizes.
+
+        ``space`` returns the bytes that shards of a size take; None if they may be far smaller than the
+        source.
 
         Raises:
             InputError: the file system cannot hold these shards.
         """
-        folder = self.task.folder
+        folder, what = task.folder, what or self.what
         folder.open()
 
         def write(plan: ShardPlan) -> tuple[ShardId, tuple[str, Written]]:
@@ -63,25 +135,25 @@ class Writer:
         if is_balancing:
             report_line(f"balancing after rejects: {len(missing)} of {of} to rewrite")
         elif kept:
-            report_line(f"resuming the {self.what}: {len(kept)} of {of} finished")
+            report_line(f"resuming the {what}: {len(kept)} of {of} finished")
         elif planned:
             examples, num_bytes = _total(missing.values())
-            report_line(f"starting {self.what}: {counted(examples, 'example')}, {size(num_bytes)}, {of}")
-        if self.space:
-            require_space(folder.dataset, self.space(_total(missing.values())), "the dataset")
+            report_line(f"starting {what}: {counted(examples, 'example')}, {size(num_bytes)}, {of}")
+        if space:
+            require_space(folder.dataset, space(_total(missing.values())), "the dataset")
         # their records may be there, but their files may be damaged
         folder.forget(missing)
         return missing
 
-    def write(self, missing: Mapping[ShardId, Written]) -> None:
-        """Write the shards that ``begin`` has returned."""
+    def write_missing(self, task: ShardTask, missing: Mapping[ShardId, Written]) -> None:
+        """Write the shards that ``missing`` has returned."""
         if not missing:
             return
-        folder = self.task.folder
+        folder = task.folder
         work = Work(
-            function=partial(write_shard, self.task),
+            function=partial(write_shard, task),
             items=[*missing],
-            label=self.task.name,
+            label=task.name,
             size=_total(missing.values()),
             folder=folder.work,
             sources=self.locations,
@@ -92,25 +164,20 @@ class Writer:
         )
         run_work(self.run, work, folder.dataset)
 
-    def finished(self, shards: Iterable[ShardId]) -> dict[ShardId, FinishedShard]:
-        """Return the records of shards, all of which have been written since ``begin``."""
-        shards = [*shards]
-        found = self.task.folder.finished(shards)
-        for shard in shards:
-            if shard not in found:
-                raise unfinished(shard.split, shard.shard_index)
-        return found
 
-    def repair(self, plans: Iterable[ShardPlan], damaged: Mapping[str, Shard]) -> None:
-        """Write damaged shards again, given by their names with the entries that they have in a manifest."""
-        task = replace(self.task, expected=damaged)
-        writer = replace(self, what="repair", task=task, space=None)
-        writer.write(writer.begin(plan for plan in plans if self.task.shard_name(plan.shard) in damaged))
+def finished_shards(folder: BuildFolder, shards: Sequence[ShardId]) -> dict[ShardId, FinishedShard]:
+    """Return the records of shards, all of which an engine should have written."""
+    found = folder.finished(shards)
+    for shard in shards:
+        if shard not in found:
+            raise unfinished(shard)
+    return found
 
 
-def unfinished(split: str, index: int) -> BuildError:
+def unfinished(shard: ShardId) -> BuildError:
     """Return the error for a shard that an engine should have written."""
-    return BuildError(f"the pipeline ended without shard {index} of split {split!r}; run it again to resume")
+    where = f"shard {shard.shard_index} of split {shard.split!r}"
+    return BuildError(f"the pipeline ended without {where}; run it again to resume")
 
 
 def run_work(run: Callable[[Work], None], work: Work, output: AnyPath) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
 from tfshards.prep.building.build import SourceBuild
-from tfshards.prep.building.commit import build_overtaken, commit, conclude, prepare
+from tfshards.prep.building.commit import build_overtaken, conclude, prepare
 from tfshards.prep.building.output import claimed, dataset_name, output_folder
 from tfshards.prep.building.rejects import read_rejects
 from tfshards.prep.building.state import OutputState, check_usable, inspect_output, plan_of
@@ -19,8 +19,14 @@ from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.planning.make_plan import check_option_types, make_plan
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
 from tfshards.prep.progress.lines import report_warning
-from tfshards.prep.sources.elements import Elements
-from tfshards.prep.sources.spill import Spill, described, keep_described, kept_elements
+from tfshards.prep.sources.examples import (
+    Bundle,
+    Description,
+    Examples,
+    described,
+    keep_described,
+    kept_elements,
+)
 from tfshards.prep.sources.staged_reader import ROWS_NAME
 from tfshards.prep.sources.staging_folder import staged_name, staging_gone
 from tfshards.prep.writing.build_folder import BuildFolder, ShardId
@@ -101,7 +107,7 @@ class WriteShards(Transform):  # type: ignore[misc]
         roles = {} if roles is None else roles
         images = ImageOptions() if images is None else images
         options = Options() if options is None else options
-        elements = Elements((), roles, images, class_names, outside_boxes, boxes_in)
+        elements = Examples((), roles, images, class_names, outside_boxes, boxes_in)
         if "key" in roles.values():
             raise OptionsError(
                 "roles: the key of an element is the first of the pair, so no value has the role key"
@@ -141,7 +147,7 @@ class WriteSteps:
 
     folder: AnyPath
     name: str
-    elements: Elements
+    elements: Examples
     shards: ShardCounts
     seed: int
     overwrite: bool
@@ -153,11 +159,11 @@ class WriteSteps:
         # the next build of the dataset removes files with this name, if this one is killed
         return self.folder / staged_name(self.run_id)
 
-    def bundle(self) -> Spill:
+    def bundle(self) -> Bundle:
         """Return a bundle, whose values are stored in the folder of this run."""
-        return Spill(self.elements, self._staging, is_bundle=True)
+        return Bundle(self.elements, self._staging, has_others=True)
 
-    def plan(self, descriptions: Iterable[Sequence[Any]]) -> tuple[str, list[_Task]]:
+    def plan(self, descriptions: Iterable[Description]) -> tuple[str, list[_Task]]:
         """Plan the build; return it and the shards to write, none if the dataset is up to date."""
         table = described(descriptions)
         if not table.num_rows:
@@ -174,7 +180,7 @@ class WriteSteps:
             if isinstance(target, Manifest):
                 self._remove_staging()
                 return f"{target.folder} {target.folder}", []
-            task = job.writer(target).task
+            task = job.task(target)
             return f"{target.name} {state.current}", [(task, shard) for shard in job.begin(target)]
 
     def write(self, task: _Task) -> int:
@@ -190,23 +196,22 @@ class WriteSteps:
     def balance(self, build: str) -> list[_Task]:
         """Return the shards to write again because inputs were rejected."""
         with claimed(self.folder, self._staging.name) as state:
-            target, replaced = self._target(build)
-            if self._committed(state, target, replaced):
+            target = self._resumed(state, build)
+            if isinstance(target, Manifest):
                 return []
             job = self._job()
-            task = job.writer(target).task
+            task = job.task(target)
             return [(task, shard) for shard in job.balance(target)]
 
     def commit(self, build: str) -> Manifest:
         """Commit the build, and return its manifest."""
         with claimed(self.folder, self._staging.name) as state:
-            target, replaced = self._target(build)
-            manifest = self._committed(state, target, replaced)
-            if manifest is None:
+            target = self._resumed(state, build)
+            if isinstance(target, BuildFolder):
                 job = self._job()
-                manifest = conclude(job, target, job.draft(target), state, overwrite=self.overwrite)
+                target = conclude(job, target, job.draft(target), state, overwrite=self.overwrite)
             self._remove_staging()
-            return manifest
+            return target
 
     def rejects(self, manifest: Manifest) -> Iterator[tuple[str, str, str]]:
         """Yield key, reason and detail of each input that the committed build rejected."""
@@ -220,30 +225,23 @@ class WriteSteps:
         plan = make_plan(reader, self.name, self.shards, self.seed, self.options)
         return SourceBuild(plan=plan, reader=reader, options=self.options)
 
-    def _target(self, build: str) -> tuple[BuildFolder, str]:
-        name, _, replaced = build.partition(" ")
-        return BuildFolder(self.folder, name), replaced
-
-    def _committed(self, state: OutputState, target: BuildFolder, replaced: str) -> Manifest | None:
-        """Return the manifest if the build is complete, after its commit if that is missing.
+    def _resumed(self, state: OutputState, build: str) -> Manifest | BuildFolder:
+        """Return the folder of a build that goes on; the manifest if it is committed.
 
         Raises:
-            BuildError: another build was committed since this one has begun.
+            BuildError: another build was committed since this one has begun, or has begun.
         """
-        is_same = plan_of(state.current) == plan_of(target.name)
-        if is_same and state.current != replaced:
+        name, _, replaced = build.partition(" ")
+        has_inputs = (self._staging / ROWS_NAME).is_file()
+        is_same = plan_of(state.current) == plan_of(name)
+        # without its inputs, it was found complete, or has the same content as an earlier one
+        if state.manifest and is_same and (state.current != replaced or not has_inputs):
             return state.manifest
         if state.current not in ("", replaced):
             raise build_overtaken(state)
-        manifest = target.manifest()
-        if manifest is not None:
-            return commit(target, manifest, state)
-        if (self._staging / ROWS_NAME).is_file():
-            return None
-        if is_same:
-            # it was found complete, or has the same content as an earlier one
-            return state.manifest
-        raise staging_gone(self._staging)
+        if not has_inputs:
+            raise staging_gone(self._staging)
+        return BuildFolder(self.folder, name)
 
     def _remove_staging(self) -> None:
         delete_tree(self._staging, RECORD_NAME)

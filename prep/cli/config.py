@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from difflib import get_close_matches
+from types import MappingProxyType
+from typing import NamedTuple
 
 from tfshards.prep.cli.derive import Append
-from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas import OptionsError
 from tfshards.schemas.storage.any_path import local_path
 from tfshards.schemas.storage.untrusted import OPTIONS, read_whole
 
@@ -19,78 +19,50 @@ _MOST_DOTS = 1000
 _SHOWN = 100
 
 
-def add_config(parser: argparse._ActionsContainer) -> None:
-    """Add the option ``--config``."""
-    parser.add_argument(
-        "--config",
-        metavar="FILE",
-        help="TOML file of options by their names, such as shard_size = '256MiB'; flags on the command line "
-        "replace them",
-    )
-
-
-@dataclass(frozen=True)
-class Config:
-    """The options of a file.
-
-    Attributes:
-        path: the file; empty if none is given.
-        values: values by parameter.
-    """
+class Config(NamedTuple):
+    """A file of options, and its values by parameter."""
 
     path: str = ""
-    values: Mapping[str, object] = field(default_factory=dict)
-
-    def with_origin(self, message: str, args: argparse.Namespace) -> str:
-        """Return the message of an error, with the origin of the first option of the file that it names."""
-        for name, value in self.values.items():
-            named = re.search(rf"(?<![\w-]){name}=", message)
-            if named and getattr(args, name, value) is value:
-                return f"{message} ({name} is from {self.path})"
-        return message
+    values: Mapping[str, object] = MappingProxyType({})
 
 
-def read_config(
-    arguments: Sequence[str], parser: argparse.ArgumentParser, others: Sequence[argparse.ArgumentParser] = ()
-) -> Config:
-    """Make the options of the file that a command line names the defaults of its parser.
+class TakeConfig(argparse.Action):
+    """Gives options of the command the values of a file, unless flags give others, before it or after it."""
 
-    Args:
-        arguments: the command line.
-        parser: the parser of the verb.
-        others: parsers of verbs that share the file; their options are known, but have no effect.
+    def __init__(self, *args: object, ignored: tuple[str, ...] = (), **kwargs: object) -> None:
+        """Take names of options that the file may have for another verb."""
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+        self._ignored = ignored
 
-    Raises:
-        OptionsError: the file is not valid.
-        InputError: the file cannot be read.
-    """
-    early = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    add_config(early)
-    path = early.parse_known_args(arguments)[0].config
-    if path is None:
-        return Config()
-    if not path:
-        parser.error("argument --config: it is empty")
-    content, options = _read_toml(path), _options_of(parser)
-    known = {*options}.union(*map(_options_of, others))
-    values: dict[str, object] = {}
-    for key, value in content.items():
-        name = key.replace("-", "_")
-        if name not in known:
-            close = get_close_matches(name, sorted(known), n=1)
-            hint = f"was {close[0]} meant?" if close else f"it has {', '.join(sorted(known))}"
-            raise OptionsError(f"{path}: {_toml(key)} is not an option of {parser.prog}; {hint}")
-        if name in options:
-            values[name] = _value_of(parser, options[name], value, f"{path}: {key} = {_toml(value)}")
-            options[name].required = False
-    parser.set_defaults(**values)
-    return Config(path, values)
+    def __call__(
+        self, parser: argparse.ArgumentParser, given: argparse.Namespace, path: object, _: str | None = None
+    ) -> None:
+        """Read the file; the namespace gets its options, and the attribute ``config``.
 
-
-def _options_of(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
-    """Return the options of a parser by their parameters."""
-    actions = [action for action in parser._actions if action.option_strings]
-    return {action.dest: action for action in actions if action.dest not in ("help", "config")}
+        Raises:
+            OptionsError: the file cannot be read, or is not valid.
+        """
+        if hasattr(given, self.dest):
+            raise argparse.ArgumentError(self, "is given twice")
+        path = str(path)
+        own = {each.dest: each for each in parser._actions if each.option_strings and each.dest != "help"}
+        del own[self.dest]
+        values: dict[str, object] = {}
+        for key, value in _read_toml(path).items():
+            name = key.replace("-", "_")
+            if name in own:
+                action = own[name]
+                values[name] = _value_of(parser, action, value, f"{path}: {key} = {_toml(value)}")
+                action.required = False
+                if getattr(given, name, action.default) is action.default:
+                    # a flag after the file replaces the default
+                    action.default = values[name]
+                    setattr(given, name, values[name])
+            elif name not in self._ignored:
+                close = get_close_matches(name, own, n=1)
+                hint = f"was {close[0]} meant?" if close else f"it has {', '.join(sorted(own))}"
+                raise OptionsError(f"{path}: {_toml(key)} is not an option of {parser.prog}; {hint}")
+        setattr(given, self.dest, Config(path, values))
 
 
 def _value_of(parser: argparse.ArgumentParser, action: argparse.Action, value: object, place: str) -> object:
@@ -131,7 +103,7 @@ def _read_toml(path: str) -> dict[str, object]:
             raise ValueError(f"a line has more than {_MOST_DOTS:,} dots")
         content: dict[str, object] = tomllib.loads(text)
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from None
+        raise OptionsError(f"{path}: {error.strerror}") from None
     except RecursionError:
         raise OptionsError(f"{path}: its lists are nested too deeply for options") from None
     except ValueError as error:

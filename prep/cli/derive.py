@@ -138,13 +138,10 @@ class Parameter:
         flag, text = f"--{self.name.replace('_', '-')}", self.help.rstrip(".").replace("%", "%%")
         given: dict[str, Any] = {"dest": self.name, "help": text, "default": argparse.SUPPRESS}
         if self.form is None:
+            given["action"] = "store_true"
             if self.default is None:
-                parser.add_argument(
-                    flag, **given | {"action": argparse.BooleanOptionalAction, "default": None}
-                )
-            else:
-                flag = f"--no-{flag[2:]}" if self.default else flag
-                parser.add_argument(flag, action=f"store_{not self.default}".lower(), **given)
+                given |= {"action": argparse.BooleanOptionalAction, "default": None}
+            parser.add_argument(flag, **given)
             return
         parse = self.form.parse
         given |= {"type": parse, "choices": self.form.choices or None}
@@ -152,7 +149,7 @@ class Parameter:
         if metavar:
             del given["dest"]
             several = "+" if self.form.collect else None
-            check = partial(_not_empty, hint="; the working directory is ." * (self.form.metavar == "PATH"))
+            check = partial(not_empty, hint="; the working directory is ." * (self.form.metavar == "PATH"))
             given |= {"metavar": metavar, "nargs": several if is_required else "?", "type": check}
             parser.add_argument(self.name, **given)
             return
@@ -162,7 +159,7 @@ class Parameter:
             given["action"] = Once
         if "empty" not in self.help:
             # where an empty text means something, the help says what
-            given["type"] = lambda text: parse(_not_empty(text))
+            given["type"] = lambda text: parse(not_empty(text))
         if not is_required and self.default not in (None, (), "") and "default" not in text:
             shown = f"{self.default:,}" if isinstance(self.default, int) else str(self.default)
             given["help"] += f" (default: {shown})".replace("%", "%%")
@@ -196,7 +193,7 @@ def _or_none(parse: Callable[[str], Any], text: str) -> object:
     return None if text == "none" else parse(text)
 
 
-def _not_empty(text: str, hint: str = "") -> str:
+def not_empty(text: str, hint: str = "") -> str:
     """Return a text, or raise ArgumentTypeError if it is empty, as a variable that is not set may be."""
     if not text:
         raise argparse.ArgumentTypeError(f"it is empty{hint}")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tfshards.prep import install_text
+from tfshards.prep.cli.config import Config
 from tfshards.schemas import BuildError, FormatError, InputError, OptionsError, TfshardsError
 from tfshards.schemas.errors import one_line
 from tfshards.schemas.json_reader import Json
@@ -27,9 +28,8 @@ _KINDS: tuple[tuple[type[Exception], str, int], ...] = (
 _NO_THREAD = "can't start new thread"
 
 
-@dataclass(frozen=True)
-class Failure:
-    """An error that ends a command."""
+class Failure(NamedTuple):
+    """An error that ends a command: its exit status, and what ``--json`` prints."""
 
     status: int
     kind: str
@@ -39,20 +39,15 @@ class Failure:
 
     def to_json(self) -> dict[str, Json]:
         """Return the object that ``--json`` prints."""
-        return {
-            "kind": self.kind,
-            "code": self.code or self.kind,
-            "message": self.message,
-            "path": self.path,
-        }
+        code = self.code or self.kind
+        return {"kind": self.kind, "code": code, "message": self.message, "path": self.path}
 
 
-def failure_of(error: Exception, with_origin: Callable[[str], str], arguments: Sequence[str]) -> Failure:
+def failure_of(error: Exception, arguments: Sequence[str]) -> Failure:
     """Return what an error becomes; its kind is ``internal`` if it is a defect of the program.
 
     Args:
         error: the error.
-        with_origin: adds to a message where an option that it names comes from.
         arguments: the command line.
     """
     if isinstance(error, (RuntimeError, BuildError)) and _NO_THREAD in str(error):
@@ -72,27 +67,21 @@ def failure_of(error: Exception, with_origin: Callable[[str], str], arguments: S
         text = one_line(f"{name or 'operating system'}: {error.strerror}") if error.strerror else str(error)
         return Failure(status, kind, text, name)
     assert isinstance(error, TfshardsError)
-    return Failure(status, kind, with_origin(str(error)), _path_of(error), code=error.code)
+    return Failure(status, kind, str(error), _path_of(error), code=error.code)
 
 
-def flags_named(message: str, args: argparse.Namespace) -> str:
-    """Return a line with the flags of the parameters that a message names, such as ``as_is=``, if it does."""
-    parser = getattr(args, "parser", None)
-    flags = (
-        {each.dest: each.option_strings[-1] for each in parser._actions if each.option_strings}
-        if parser
-        else {}
-    )
-    names = dict.fromkeys(re.findall(r"(?<![\w/.-])([a-z]\w*)=", message))
-    found = [flags[name] for name in names if name in flags and f"{flags[name]} " not in f"{message} "]
-    return f"\n  on the command line: {', '.join(found)}" if found else ""
-
-
-def interruption(status: int, *, is_resumable: bool) -> Failure:
-    """Return what an interruption becomes."""
-    remedy = "run the same command to resume" if is_resumable else None
-    message = f"interrupted; {remedy}" if remedy else "interrupted"
-    return Failure(status, "interrupted", message)
+def origin_of(message: str, args: argparse.Namespace) -> str:
+    """Return lines with the flags, and keys of a file of options, that set the parameters in a message."""
+    actions = args.parser._actions if "parser" in args else []
+    flags = {each.dest: each.option_strings[-1] for each in actions if each.option_strings}
+    config: Config = getattr(args, "config", Config())
+    origins: dict[str, list[str]] = {}
+    for name in dict.fromkeys(re.findall(r"(?<![\w/.-])([a-z]\w*)=", message)):
+        if name in config.values and getattr(args, name) is config.values[name]:
+            origins.setdefault(f"in {config.path}", []).append(name)
+        elif name in flags and f"{flags[name]} " not in f"{message} ":
+            origins.setdefault("on the command line", []).append(flags[name])
+    return "".join(f"\n  {where}: {', '.join(names)}" for where, names in origins.items())
 
 
 def _path_of(error: Exception) -> str | None:

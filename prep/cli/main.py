@@ -20,9 +20,8 @@ from importlib.metadata import version
 from types import FrameType
 from typing import NoReturn
 
-from tfshards.prep.cli.config import Config, read_config
-from tfshards.prep.cli.failure import Failure, failure_of, flags_named, interruption
-from tfshards.prep.cli.parser import Verb, make_parser, subcommands
+from tfshards.prep.cli.failure import Failure, failure_of, origin_of
+from tfshards.prep.cli.parser import Verb, make_parser
 from tfshards.prep.cli.verbs import VERBS
 from tfshards.prep.progress.console import reporting
 from tfshards.prep.progress.lines import LOGGER
@@ -36,7 +35,7 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
     given = list(sys.argv[1:] if arguments is None else arguments)
     end = given.index("--") if "--" in given else len(given)
     own, beam_args = given[:end], given[end + 1 :]
-    config, args = Config(), argparse.Namespace()
+    args = argparse.Namespace()
     # until the arguments are parsed, which may fail
     prints_json = "--json" in own
     with reporting(), ExitStack() as stack:
@@ -44,39 +43,39 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
             parser = make_parser(verbs, own)
             if own and own[0].startswith("-") and own[0] not in parser._option_string_actions:
                 parser.error(f"unrecognized arguments: {own[0]} before COMMAND; options follow it")
-            config = _configured(parser, own)
             args, unknown = _parsed(parser, own)
             prints_json = args.json
             if unknown:
                 args.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
-            _check_beam_args(args, beam_args)
+            if beam_args and not args.call.takes_beam_args:
+                raise OptionsError(
+                    f"{args.verb.name} does not run on Apache Beam, so leave out -- and what follows it"
+                )
             stack.enter_context(reporting(quiet=args.quiet, verbose=args.verbose))
             LOGGER.debug(f"tfshards {version('tfshards')}, {args.parser.prog}")
             stack.enter_context(limited_jobs(args.jobs))
             result = args.call.run({**vars(args), "beam_args": beam_args})
             _print_result(result, prints_json=prints_json)
             # a report of faults is false, other results are true
-            status = 1 if hasattr(result, "to_json") and not result else 0
-            LOGGER.debug(f"exit status {status}")
-            return status
+            return 1 if hasattr(result, "to_json") and not result else 0
         except SystemExit as end:
             # raised by argparse after --help
             return int(end.code or 0)
         except KeyboardInterrupt as error:
             status = error.status if isinstance(error, _Terminated) else 130
             call = getattr(args, "call", None)
-            failure = interruption(status, is_resumable=bool(call and call.takes_beam_args))
+            resumes = "; run the same command to resume" if call and call.takes_beam_args else ""
             # after the ^C that a terminal shows
-            LOGGER.error(f"\n{failure.message}")
-            _print_failure(failure, prints_json=prints_json)
+            LOGGER.error(f"\ninterrupted{resumes}")
+            _print_failure(Failure(status, "interrupted", f"interrupted{resumes}"), prints_json=prints_json)
             return status
         except Exception as error:
-            failure = failure_of(error, lambda message: config.with_origin(message, args), own)
+            failure = failure_of(error, own)
             LOGGER.debug(traceback.format_exc())
             _print_failure(failure, prints_json=prints_json)
             if failure.kind == "internal":
                 raise
-            LOGGER.error(f"tfshards: {failure.message}{flags_named(failure.message, args)}")
+            LOGGER.error(f"tfshards: {failure.message}{origin_of(failure.message, args)}")
             return failure.status
 
 
@@ -112,21 +111,6 @@ def _terminate(number: int, _: FrameType | None) -> NoReturn:
     raise _Terminated(number)
 
 
-def _configured(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> Config:
-    """Read the file of options that a command line names, for the parser of its verb and kind."""
-    commands = subcommands(parser)
-    if not arguments or arguments[0] not in commands:
-        return Config()
-    leaf, siblings = commands[arguments[0]], list[argparse.ArgumentParser]()
-    if kinds := subcommands(leaf):
-        kind = next(iter(arguments[1:2]), "")
-        if kind not in kinds:
-            return Config()
-        leaf = kinds[kind]
-        siblings = [subcommands(each)[kind] for each in commands.values() if subcommands(each)]
-    return read_config(arguments, leaf, siblings)
-
-
 def _parsed(
     parser: argparse.ArgumentParser, arguments: Sequence[str]
 ) -> tuple[argparse.Namespace, list[str]]:
@@ -136,19 +120,6 @@ def _parsed(
         # the program that reads the help, such as head, has read enough
         _abandon_stdout()
         raise SystemExit(1) from None
-
-
-def _check_beam_args(args: argparse.Namespace, beam_args: Sequence[str]) -> None:
-    """Raise OptionsError unless options of Beam have an effect, and those of the local engine."""
-    if beam_args and not args.call.takes_beam_args:
-        raise OptionsError(
-            f"{args.verb.name} does not run on Apache Beam, so leave out -- and what follows it"
-        )
-    if args.jobs is not None and (beam_args or getattr(args, "engine", None) == "beam"):
-        raise OptionsError(
-            f"jobs={args.jobs} limits a build on this machine; leave it out, and give Apache Beam an option "
-            "of its own, such as --direct_num_workers"
-        )
 
 
 def _print_result(result: object, *, prints_json: bool) -> None:

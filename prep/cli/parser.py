@@ -13,8 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tfshards.prep.cli.config import add_config
-from tfshards.prep.cli.derive import Call, description_of, plain
+from tfshards.prep.cli.config import TakeConfig
+from tfshards.prep.cli.derive import Call, description_of, not_empty, plain
 from tfshards.prep.sources.kinds import KINDS, Kind
 from tfshards.schemas import OptionsError
 
@@ -36,12 +36,14 @@ class Verb:
         module: module of the function, which is imported when the verb runs.
         positional: parameters that are positional arguments, in addition to the first one.
         has_kinds: whether a source, the first argument, is made from the arguments of one of the kinds.
+        ignored: parameters of another verb, which a file of options that both take may have.
     """
 
     name: str
     module: str
     positional: tuple[str, ...] = ()
     has_kinds: bool = False
+    ignored: tuple[str, ...] = ()
 
     def load(self) -> Callable[..., Any]:
         """Return the function."""
@@ -67,10 +69,6 @@ def make_parser(verbs: Mapping[str, Verb], arguments: Sequence[str] | None = Non
     """
     only = None if arguments is None else next((word for word in arguments if word in verbs), "")
     kind = next((word for word in (arguments or [])[1:2] if word in KINDS), None)
-    needed = {name for name in verbs if only in (None, name)}
-    if any(verbs[name].has_kinds for name in needed):
-        # build and plan share a file of options: each knows those of the other
-        needed |= {name for name, verb in verbs.items() if verb.has_kinds}
     parser = _Parser(
         prog="tfshards",
         description="Convert images, arrays and tables to balanced TFRecord shards, and inspect them.",
@@ -82,7 +80,7 @@ def make_parser(verbs: Mapping[str, Verb], arguments: Sequence[str] | None = Non
         # a new option must not change what an abbreviation in somebody's script means
         own = commands.add_parser(verb.name, help="" if only else verb.summary, allow_abbrev=False)
         own.set_defaults(verb=verb, parser=own)
-        if verb.name not in needed:
+        if only not in (None, verb.name):
             continue
         function = verb.load()
         if not verb.has_kinds:
@@ -106,12 +104,21 @@ def _add_arguments(
     left_out = ("max_rejected",) if kind and not kind.can_reject else ()
     call.add_to(parser, verb.positional, left_out)
     group = parser.add_argument_group("every command")
-    add_config(group)
+    group.add_argument(
+        "--config",
+        action=TakeConfig,
+        default=argparse.SUPPRESS,
+        ignored=verb.ignored,
+        metavar="FILE",
+        type=not_empty,
+        help="TOML file of options by their names, such as shard_size = '256MiB'; flags on the command line "
+        "replace them",
+    )
     group.add_argument(
         "--jobs",
         type=int,
         metavar="N",
-        help="use at most N processes, or threads that compute (default: one per core)",
+        help="use at most N processes of this machine, or threads that compute (default: one per core)",
     )
     group.add_argument("--json", action="store_true", help="print the result, or the error, as JSON")
     only_one = group.add_mutually_exclusive_group()

@@ -6,7 +6,13 @@ from tfshards.prep.cli.parser import Verb
 
 _ROWS = (
     Verb("build", "tfshards.prep.building.build", ("dataset",), has_kinds=True),
-    Verb("plan", "tfshards.prep.building.build", ("dataset",), has_kinds=True),
+    Verb(
+        "plan",
+        "tfshards.prep.building.build",
+        ("dataset",),
+        has_kinds=True,
+        ignored=("overwrite", "checksum", "engine"),
+    ),
     Verb("info", "tfshards.prep.verification.info"),
     Verb("show", "tfshards.prep.verification.show", ("key",)),
     Verb("report", "tfshards.prep.reporting.report"),
@@ -20,8 +26,8 @@ _ROWS = (
     Verb("reshard", "tfshards.prep.deriving.reshard", ("dataset",)),
     Verb("merge", "tfshards.prep.deriving.merge", ("dataset",)),
     Verb("append", "tfshards.prep.deriving.append", ("dataset",)),
-    Verb("remove", "tfshards.prep.deriving.remove"),
-    Verb("relabel", "tfshards.prep.deriving.relabel"),
+    Verb("remove", "tfshards.prep.deriving.edit"),
+    Verb("relabel", "tfshards.prep.deriving.edit"),
     Verb("export", "tfshards.prep.exporting.export", ("directory",)),
 )
 VERBS: dict[str, Verb] = {verb.name: verb for verb in _ROWS}

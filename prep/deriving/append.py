@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from pathlib import Path
 from typing import TypeAlias, cast
 
 from tfshards.prep.building.build import SourceBuild
-from tfshards.prep.building.commit import Draft, produce
+from tfshards.prep.building.commit import produce
 from tfshards.prep.building.made import made_of
 from tfshards.prep.building.output import claimed, output_folder, staged
 from tfshards.prep.building.state import Wanted
-from tfshards.prep.deriving.joining import joined
+from tfshards.prep.building.write import Draft
+from tfshards.prep.deriving.merge import joined
 from tfshards.prep.deriving.new_inputs import NewInputs, build_by_ratio, find_new_inputs
 from tfshards.prep.deriving.stored import Origin, open_origin
 from tfshards.prep.engines.table import EngineName, find_run, is_distributed
@@ -132,29 +131,22 @@ def _source_of(given: Inputs, manifest: Manifest, *, follow_links: bool) -> Sour
 
     The dataset may have been resharded or merged since; several builds must have had the same options.
     """
-    paths = [given] if isinstance(given, (str, bytes, os.PathLike)) else given
-    if not isinstance(paths, Sequence) and hasattr(paths, "stage"):
+    if hasattr(given, "stage"):
         if follow_links:
             raise OptionsError("follow_links=True has no effect on a source; pass it to the source itself")
-        return paths
-    if not isinstance(paths, Sequence) or not all(
-        isinstance(path, (str, bytes, os.PathLike)) for path in paths
-    ):
-        what = repr(given) if isinstance(given, (int, list, tuple)) else f" is a {type(given).__name__}; it"
-        raise OptionsError(f"source={what} must be paths, or a source such as ImageFolder('photos')")
+        return cast("Source", given)
+    paths = cast("Sequence[str]", given if isinstance(given, (list, tuple)) else [given])
+    for path in paths:
+        check_path("source", path)
     if follow_links and not any(feature.is_encoded for feature in manifest.schema.features):
         raise OptionsError("follow_links=True has no effect, since the dataset has no images; leave it out")
     sources: list[Source] = []
     remedy = "build the new examples as a dataset, and merge the two"
     for build in made_of(manifest).builds():
-        if build.source == "examples":
-            raise InputError(
-                f"the dataset {manifest.name!r} was built in Python from prep.Examples(...), which paths do "
-                "not give; give the examples: prep.append(prep.Examples(...), dataset)"
-            )
         if build.source not in KINDS:
             raise InputError(
-                f"{manifest.name!r} was made by {build.source}, which records no build options; {remedy}"
+                f"{manifest.name!r} was made by {build.source}, whose inputs paths do not give; give a "
+                f"source in Python, such as prep.append(prep.Examples(...), dataset), or {remedy}"
             )
         recorded = Recorded(manifest.schema, build.options, follow_links)
         kind = KINDS[build.source].source
@@ -182,8 +174,7 @@ def _advice_for_paths(*, is_given: bool) -> Iterator[None]:
 
 def _class_names(source: Source) -> Sequence[str]:
     """Return the class names of a source."""
-    with tempfile.TemporaryDirectory() as staging:
-        return source.stage(Path(staging), preview=True).listing().schema.class_names
+    return source.stage(None).listing().schema.class_names
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,39 +4,68 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from tfshards.prep.building.commit import Draft, produce, up_to_date
+from tfshards.prep.building.commit import produce, up_to_date
 from tfshards.prep.building.made import made_of
 from tfshards.prep.building.output import claimed
 from tfshards.prep.building.state import Wanted, damage_of, damage_of_shards
-from tfshards.prep.building.write import Writer
+from tfshards.prep.building.write import Draft, Job, finished_shards
 from tfshards.prep.deriving.layout import NewSplit, OldShard, in_new_shards, whole
-from tfshards.prep.deriving.options import ShardOptions
 from tfshards.prep.deriving.stored import Origin, Removed, StoredRuns, open_origin, runs_plan
 from tfshards.prep.engines.table import Work
-from tfshards.prep.planning.options import ShardCounts
+from tfshards.prep.option import check_choices
+from tfshards.prep.planning.options import ShardCounts, parse_shard_size
 from tfshards.prep.planning.plan import plan_id_of
 from tfshards.prep.progress.lines import Written, report_line
 from tfshards.prep.writing.build_folder import BuildFolder, Reject, ShardId, ShardPlan
 from tfshards.prep.writing.shard import ShardTask
 from tfshards.schemas import BuildError, Manifest, Shard, Split
-from tfshards.schemas.compression import recorded_release
+from tfshards.schemas.compression import Compression, recorded_release
 from tfshards.schemas.digests import bytes_digest
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.storage import AnyPath
 
 
+@dataclass(frozen=True)
+class ShardOptions:
+    """Options of new shards, except their number.
+
+    Attributes:
+        shard_size: bytes of records per shard, such as "256MiB", for splits whose number of shards is not
+            given.
+        compression: compression of the new shards; by default as before.
+        name: name of the new dataset; by default the last part of its path.
+
+    Raises:
+        OptionsError: an option is not allowed.
+    """
+
+    shard_size: str | int | None = None
+    compression: Compression | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        parse_shard_size(self.shard_size)
+        check_choices(self)
+
+    @property
+    def shard_bytes(self) -> int | None:
+        """Bytes of records per shard; None if their number stays as it is."""
+        return parse_shard_size(self.shard_size)
+
+
 @dataclass(frozen=True, kw_only=True)
-class Derived:
-    """A dataset whose records are those of others; see ``building.commit.Job``.
+class Derived(Job):
+    """A dataset whose records are those of others; see ``Job``.
+
+    What changes in an origin is part of the hash of the inputs, so it has no stamps.
 
     Attributes:
         outline: its manifest with the label counts of each split, but without what is only known when it is
             written: its shards, its folder, its ids and the numbers of its totals.
         origins: the datasets.
         splits: where the records of each split come from.
-        run: does the work of an engine.
         rejects: rejected inputs.
         removed: removed keys.
         is_next: whether it is the next generation of its only origin, and names its shards if they stay.
@@ -45,13 +74,9 @@ class Derived:
     outline: Manifest
     origins: Sequence[Origin]
     splits: Mapping[str, NewSplit]
-    run: Callable[[Work], None]
     rejects: Sequence[Reject]
     removed: Removed
     is_next: bool = False
-    # what changes in an origin is part of the hash of the inputs
-    stamps: str = field(default="", init=False)
-    trusts_times: bool = field(default=True, init=False)
 
     @property
     def wanted(self) -> Wanted:
@@ -62,10 +87,10 @@ class Derived:
 
     def write(self, folder: BuildFolder) -> Draft:
         """Write the shards that are not those of the origin."""
-        shards, writer = self.kept(), self._writer(folder)
+        shards, task = self.kept(), self.task(folder)
         new = [shard for shard in self._ids if shard not in shards]
-        writer.write(writer.begin(self._plans(new)))
-        finished = writer.finished(new)
+        self.write_missing(task, self.missing(task, self._plans(new), space=self._space()))
+        finished = finished_shards(folder, new)
         shards |= {shard: done.shard for shard, done in finished.items()}
         splits = {
             name: replace(split, shards=tuple(shards[shard] for shard in self._ids if shard.split == name))
@@ -75,9 +100,9 @@ class Derived:
         manifest = replace(self.outline, folder=folder.name, splits=splits)
         return Draft(manifest, finished, self.rejects, self.removed)
 
-    def repair(self, folder: BuildFolder, manifest: Manifest, damaged: Mapping[str, Shard]) -> None:
-        """Write damaged shards of this dataset again."""
-        self._writer(folder).repair(self._plans(self._ids), damaged)
+    def complete_plans(self, folder: BuildFolder, manifest: Manifest) -> Iterator[ShardPlan]:
+        """Return the plans of all shards of a complete build."""
+        return self._plans(self._ids)
 
     @property
     def _ids(self) -> list[ShardId]:
@@ -86,7 +111,7 @@ class Derived:
     def kept(self) -> dict[ShardId, Shard]:
         """Return our shards of the only origin that hold exactly what new ones would hold."""
         origin = self.origins[0]
-        if not self.is_next or origin.is_adopted or origin.manifest.compression != self.outline.compression:
+        if not self.is_next or origin.manifest.compression != self.outline.compression:
             return {}
         kept = {shard: self.splits[shard.split].kept(shard.shard_index) for shard in self._ids}
         return {shard: old for shard, old in kept.items() if old}
@@ -102,25 +127,24 @@ class Derived:
                     "verify --deep on the sources"
                 )
 
-    def _writer(self, folder: BuildFolder) -> Writer:
+    @property
+    def what(self) -> str:
+        """What is done, for status lines."""
+        return str(made_of(self.outline).source)
+
+    def task(self, folder: BuildFolder) -> ShardTask:
+        """Return what workers need."""
         outline = self.outline
-        task = ShardTask(
+        return ShardTask(
             folder=folder,
             source=StoredRuns([origin.slim for origin in self.origins], outline.compression),
             schema=outline.schema,
             name=outline.name,
             num_shards={name: len(split.sizes) for name, split in self.splits.items()},
         )
-        return Writer(
-            task=task,
-            run=self.run,
-            what=str(made_of(outline).source),
-            locations=tuple(origin.root for origin in self.origins),
-            space=self._space(),
-        )
 
     def _space(self) -> Callable[[Written], int] | None:
-        """Return what ``Writer.space`` is; None if it is not known by how much records shrink."""
+        """Return what ``space`` is for ``missing``; None if it is not known by how much records shrink."""
         if self.outline.compression == "none":
             return lambda size: size.num_bytes
         if any(origin.manifest.compression == "none" for origin in self.origins):
@@ -171,6 +195,7 @@ def derived_from_all(
         origins=origins,
         splits={name: in_new_shards(whole(olds), num_shards[name]) for name, olds in shards_of.items()},
         run=run,
+        locations=tuple(origin.root for origin in origins),
         rejects=[reject for origin in origins for reject in origin.rejects()],
         removed=frozenset[bytes]().union(*(origin.removed() for origin in origins)),
         is_next=is_next,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,12 +16,10 @@ from tfshards.prep.deriving.stored import Origin, damage_named, labels_of, open_
 from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.progress.lines import Meter
 from tfshards.prep.progress.threads import Tick, in_threads
-from tfshards.prep.records.example import canonical
-from tfshards.prep.records.frames import RecordError, read_footers, read_some
-from tfshards.prep.sources.keys import KEY_FEATURE, to_text
+from tfshards.prep.records.frames import read_footers
+from tfshards.prep.sources.keys import to_text
 from tfshards.schemas import BuildError, Manifest, Schema, Shard
 from tfshards.schemas.errors import counted
-from tfshards.schemas.example import ParsedExample
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.keys import each_shard, hash_array, hash_key, keys_at
@@ -33,28 +30,32 @@ from tfshards.schemas.summary import escaped
 _NOT_OPTIONS = ("appended", "shards", "compression")
 
 
-class Difference(NamedTuple):
-    """An option, or another part of a manifest, that differs.
+class Change(NamedTuple):
+    """An example that is in both datasets, but not in the same class or split; or an option that differs.
 
     Attributes:
-        name: name of the option, such as ``seed``; ``features``, ``class_names`` or ``compression``.
-        before: its value in the first dataset; None if it has none.
-        after: its value in the second dataset.
+        name: the key of the example; or the name of the option, such as ``seed``, ``features``,
+            ``class_names`` or ``compression``.
+        before: its class, its split or its value in the first dataset; None if it has none.
+        after: the same in the second dataset.
     """
 
     name: str
     before: Json
     after: Json
 
+    def __str__(self) -> str:
+        return f"{self.name}: {_as_text(self.before)} -> {_as_text(self.after)}"
 
-def option_differences(one: Manifest, other: Manifest) -> tuple[Difference, ...]:
+
+def option_differences(one: Manifest, other: Manifest) -> tuple[Change, ...]:
     """Return what differs between two datasets besides their examples.
 
     The options compared are those of the original builds, also after they were resharded or edited;
     the number of shards is the present one.
     """
     first, second = _facts(one), _facts(other)
-    found = (Difference(name, first.get(name), second.get(name)) for name in {**first, **second})
+    found = (Change(name, first.get(name), second.get(name)) for name in {**first, **second})
     return tuple(each for each in found if each.before != each.after)
 
 
@@ -73,28 +74,11 @@ def _facts(manifest: Manifest) -> dict[str, Json]:
     }
 
 
+_EXAMPLES = ("added", "removed", "changed", "relabeled", "moved")
 _Names: TypeAlias = npt.NDArray[np.object_]
-Item = TypeVar("Item", bound=np.generic)
 # examples of each kind, and characters of a value, that are printed
 _SHOWN = 5
 _SHOWN_VALUE = 60
-
-
-class Change(NamedTuple):
-    """An example that is in both datasets, but not in the same class or split.
-
-    Attributes:
-        key: the key of the example.
-        before: its class, or its split, in the first dataset.
-        after: the same in the second dataset.
-    """
-
-    key: str
-    before: str
-    after: str
-
-    def __str__(self) -> str:
-        return f"{self.key}: {self.before} -> {self.after}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -105,7 +89,7 @@ class Diff:
         num_same: number of examples that are in both with the same values, class and split.
         added: keys of the examples that only the second dataset has, sorted.
         removed: keys of the examples that only the first dataset has.
-        changed: keys of the examples with other values than the label.
+        changed: keys of the examples with other values, in the same class.
         relabeled: examples of another class.
         moved: examples of another split.
         options: options of the builds, features and class names that differ.
@@ -117,18 +101,12 @@ class Diff:
     changed: tuple[str, ...] = ()
     relabeled: tuple[Change, ...] = ()
     moved: tuple[Change, ...] = ()
-    options: tuple[Difference, ...] = ()
+    options: tuple[Change, ...] = ()
 
     @property
     def examples(self) -> dict[str, Sequence[str | Change]]:
         """The examples that differ, by what differs."""
-        return {
-            "added": self.added,
-            "removed": self.removed,
-            "changed": self.changed,
-            "relabeled": self.relabeled,
-            "moved": self.moved,
-        }
+        return {what: getattr(self, what) for what in _EXAMPLES}
 
     @property
     def has_same_examples(self) -> bool:
@@ -153,7 +131,7 @@ class Diff:
                 lines += [f"    {escaped(str(example))}" for example in examples[:_SHOWN]]
             if len(examples) > _SHOWN:
                 lines.append(f"    and {len(examples) - _SHOWN:,} more")
-        lines += [f"{name}: {_as_text(before)} -> {_as_text(after)}" for name, before, after in self.options]
+        lines += [escaped(str(option)) for option in self.options]
         same = f"{counted(self.num_same, 'example')} {'is' if self.num_same == 1 else 'are'} the same"
         return "\n".join([*lines, same])
 
@@ -170,11 +148,10 @@ class Diff:
 def diff(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> Diff:
     """Compare the examples and the options of two datasets.
 
-    Examples with the same key are compared in the features that both datasets have. Classes are compared by
-    name. If the digests of all splits are equal, nothing is read; nor is a shard whose keys and records have
-    the digests of one in the same split of the other dataset. Otherwise keys, labels and lengths of records
-    come from the files in ``index``, and the last 4 bytes of each frame are read, which are a checksum. Only
-    records that differ in one of both are read whole, or all that both datasets have if features differ.
+    Examples with the same key are compared by the number of their class, and if that is equal, by the length
+    and the checksum of the record, unless the features of the datasets differ. Classes are compared by name.
+    Records are not read: keys, labels and lengths come from the files in ``index``, and the checksum is the
+    last 4 bytes of each record. Shards that both datasets have are not compared at all.
 
     Args:
         one: folder of the first dataset, or its URL.
@@ -183,7 +160,7 @@ def diff(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> Diff:
     Raises:
         InputError: one of them is not a dataset, is incomplete, or its examples have no keys.
         FormatError: a file of keys is missing or damaged.
-        BuildError: a record that is read is damaged.
+        BuildError: a checksum cannot be read.
     """
     origins = open_origin(one), open_origin(other)
     before, after = (origin.manifest for origin in origins)
@@ -195,10 +172,13 @@ def diff(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> Diff:
         origin.require_keys()
     first, second = _Examples.of(origins[0], after), _Examples.of(origins[1], before)
     _, in_first, in_second = np.intersect1d(first.hashes, second.hashes, return_indices=True)
-    has_changed = _have_changed(first, second, in_first, in_second)
     classes = first.classes[in_first], second.classes[in_second]
     splits = first.splits[in_first], second.splits[in_second]
     has_other_class, has_moved = (np.asarray(a != b, np.bool_) for a, b in (classes, splits))
+    has_changed = np.zeros(len(in_first), np.bool_)
+    if {*before.schema.features} == {*after.schema.features}:
+        rows = np.flatnonzero(first.labels[in_first] == second.labels[in_second])
+        has_changed[rows] = first.frames(in_first[rows]) != second.frames(in_second[rows])
 
     def changes(is_one: BoolArray, names: tuple[_Names, _Names]) -> tuple[Change, ...]:
         found = zip(first.keys(in_first[is_one]), *(of[is_one] for of in names), strict=True)
@@ -225,14 +205,15 @@ class _Examples:
         shards: the shards.
         hashes: a hash of the key of each example.
         splits: the name of the split of each example.
-        classes: the name of the class of each example, its number if it has none; "" unless both datasets
-            have classes: otherwise a label is a value as any other.
+        labels: the label of each example, 0 unless both datasets have labels.
+        classes: the name of its class, its number if it has none; "" unless both have labels.
     """
 
     origin: Origin
     shards: Sequence[Shard]
     hashes: npt.NDArray[np.bytes_]
     splits: _Names
+    labels: IntArray
     classes: _Names
 
     @classmethod
@@ -249,10 +230,11 @@ class _Examples:
         splits = np.repeat(np.array([split for split, _ in held], object), sizes)
         labels = labels_of(origin, shards) if schema.label and other.schema.label else None
         if labels is None:
-            return cls(origin, shards, together, splits, np.full(len(together), "", object))
+            labels = np.zeros(len(together), np.int64)
+            return cls(origin, shards, together, splits, labels, np.full(len(together), "", object))
         numbers, inverse = np.unique(labels, return_inverse=True)
-        known = [schema.class_name(label) for label in numbers.tolist()]
-        return cls(origin, shards, together, splits, np.array(known, object)[inverse.reshape(-1)])
+        names = np.array([schema.class_name(label) for label in numbers.tolist()], object)
+        return cls(origin, shards, together, splits, labels, names[inverse.reshape(-1)])
 
     def keys(self, numbers: IntArray) -> list[str]:
         """Return the keys of some examples as text."""
@@ -260,55 +242,24 @@ class _Examples:
 
     def frames(self, numbers: IntArray) -> npt.NDArray[np.uint64]:
         """Return the length and the CRC-32C of some records, as one number, without reading them whole."""
+        root, compression = self.origin.root, self.origin.manifest.compression
+        found = np.zeros((len(numbers), 2), np.uint32)
+        held = [*rows_by_shard(self.shards, numbers)]
 
-        def read(shard: Shard, records: IntArray, tick: Tick) -> npt.NDArray[np.uint64]:
-            path, index = self.origin.root / shard.path, self.origin.index(shard)
-            checksums = read_footers(path, self.origin.manifest.compression, index, records, tick)
-            found = np.zeros((len(records), 2), np.uint32)
-            found[:, 0], found[:, 1] = index.lengths[records], checksums
-            return found.view(np.uint64)[:, 0]
-
-        return self._of_records("checksums", numbers, read, np.dtype(np.uint64))
-
-    def contents(self, numbers: IntArray, names: Sequence[str]) -> npt.NDArray[np.bytes_]:
-        """Return a hash of the values that some examples have in some features."""
-
-        def read(shard: Shard, records: IntArray, tick: Tick) -> npt.NDArray[np.bytes_]:
-            digests, path, index = bytearray(), self.origin.root / shard.path, self.origin.index(shard)
-            for found in read_some(path, self.origin.manifest.compression, index, records):
-                data = found.require_data(path)
-                tick(len(data))
-                try:
-                    digests += _digest(ParsedExample(data), names)
-                except ValueError as error:
-                    raise RecordError(path, found.number, found.offset, str(error)) from None
-            return np.frombuffer(bytes(digests), "S16")
-
-        return self._of_records("examples", numbers, read, np.dtype("S16"))
-
-    def _of_records(
-        self,
-        what: str,
-        numbers: IntArray,
-        read: Callable[[Shard, IntArray, Tick], npt.NDArray[Item]],
-        dtype: np.dtype[Item],
-    ) -> npt.NDArray[Item]:
-        """Return what ``read`` returns for the records of each shard, in the order of ``numbers``."""
-        found, held = np.zeros(len(numbers), dtype), [*rows_by_shard(self.shards, numbers)]
-
-        def work(of_shard: tuple[int, Shard, IntArray, IntArray], tick: Tick) -> None:
+        def read(of_shard: tuple[int, Shard, IntArray, IntArray], tick: Tick) -> None:
             _, shard, rows, records = of_shard
-            found[rows] = read(shard, records, tick)
+            index = self.origin.index(shard)
+            checksums = read_footers(root / shard.path, compression, index, records, tick)
+            found[rows, 0], found[rows, 1] = index.lengths[records], checksums
 
-        root = self.origin.root
         # about, since only their lengths together are known
         num_bytes = sum(shard.record_bytes * len(rows) // shard.num_examples for _, shard, rows, _ in held)
         try:
-            with damage_named(), Meter(f"{what} of {root}", num_bytes) as meter:
-                in_threads(work, held, meter.add)
+            with damage_named(), Meter(f"checksums of {root}", num_bytes) as meter:
+                in_threads(read, held, meter.add)
         except OSError as error:
             raise BuildError(f"{error.filename or root}: {error.strerror}") from None
-        return found
+        return found.view(np.uint64)[:, 0]
 
 
 def _shards_of(manifest: Manifest) -> Iterator[tuple[str, Shard]]:
@@ -329,32 +280,8 @@ def _agree(one: Schema, other: Schema) -> bool:
     return one.features == other.features and have_equal_classes
 
 
-def _have_changed(one: _Examples, other: _Examples, in_one: IntArray, in_other: IntArray) -> BoolArray:
-    """Return for each example of both datasets whether it has other values, apart from key and class."""
-    schemas = [each.origin.manifest.schema for each in (one, other)]
-    has_classes = all(each.label for each in schemas)
-    labels = {each.label.name for each in schemas if each.label and has_classes}
-    names = sorted({*schemas[0].names} & {*schemas[1].names} - labels - {KEY_FEATURE.name})
-    differs = np.ones(len(in_one), np.bool_)
-    if {*schemas[0].features} == {*schemas[1].features}:
-        differs = one.frames(in_one) != other.frames(in_other)
-    rows = np.flatnonzero(differs)
-    differs[rows] = one.contents(in_one[rows], names) != other.contents(in_other[rows], names)
-    return differs
-
-
-def _digest(example: ParsedExample, names: Sequence[str]) -> bytes:
-    """Return a hash of the values of some features of an example."""
-    hashed = hashlib.blake2b(digest_size=16)
-    for name in names:
-        entry = canonical(example, name)
-        hashed.update(len(entry).to_bytes(8, "little"))
-        hashed.update(entry)
-    return hashed.digest()
-
-
 def _as_text(value: Json) -> str:
     if value is None:
         return "none"
     text = value if isinstance(value, str) else json.dumps(value)
-    return escaped(text if len(text) <= _SHOWN_VALUE else f"{text[:_SHOWN_VALUE]}…")
+    return text if len(text) <= _SHOWN_VALUE else f"{text[:_SHOWN_VALUE]}…"

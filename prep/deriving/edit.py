@@ -1,47 +1,199 @@
-"""Edit: the next generation of a dataset, in which examples are removed or have other labels."""
+"""Edit a dataset: remove examples, or give them other classes, by rewriting the shards that hold them."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tfshards.prep.building.made import made_of
 from tfshards.prep.building.output import output_folder
+from tfshards.prep.building.rejects import original_of
 from tfshards.prep.deriving.derive import Derived, commit_next
 from tfshards.prep.deriving.layout import NewSplit, OldShard, whole, without
-from tfshards.prep.deriving.stored import Origin, Removed, damage_named
-from tfshards.prep.engines.table import Work
+from tfshards.prep.deriving.stored import Origin, Removed, damage_named, labels_of, removed_line
+from tfshards.prep.engines.table import EngineName, Work, find_run
 from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.planning.plan import label_counts
-from tfshards.prep.progress.lines import report_warning
+from tfshards.prep.progress.lines import report_line, report_warning
 from tfshards.prep.sources.classes import quoted
-from tfshards.prep.sources.keys import to_text
+from tfshards.prep.sources.keys import read_keys, to_bytes, to_text
 from tfshards.prep.writing.build_folder import Reject
-from tfshards.schemas import InputError, Manifest, Shard, Split
+from tfshards.schemas import InputError, Manifest, OptionsError, Shard, Split
 from tfshards.schemas.digests import bytes_digest, examples_digest
-from tfshards.schemas.errors import counted, listed
+from tfshards.schemas.errors import check_flags, counted, listed
 from tfshards.schemas.index import FRAME_OVERHEAD, IntArray
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.keys import find, occurrences
+from tfshards.schemas.storage import AnyPath, any_path
+from tfshards.schemas.storage.untrusted import LISTS, read_whole
 
+_COLUMNS = ("key", "label")
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 # Options in which the manifest holds what all edits since the last other verb have done.
 _EDITED = ("removed", "relabeled")
 # Unknown keys that the error about them lists.
 _SHOWN = 100
 
 
+def remove(
+    dataset: str | os.PathLike[str],
+    keys: str | os.PathLike[str] | Collection[str | bytes],
+    *,
+    engine: EngineName | None = None,
+    beam_args: Sequence[str] = (),
+) -> Manifest:
+    """Remove examples, and rejected inputs, from a dataset.
+
+    Only the shards that hold the examples are written, and those that give examples to them so that the
+    shards of a split differ by at most one example, if they did before. Records are copied without being
+    decoded; a digest verifies that all others are unchanged. Of shards that stay, only sizes are compared.
+    The old dataset stays readable until the new one is committed, and its files until ``prune``. An
+    interrupted call resumes when it is repeated.
+
+    The dataset keeps a hash of each removed key, so that ``append`` does not take the input again. Inputs
+    that were rejected as duplicates of a removed example are removed with it.
+
+    Args:
+        dataset: folder of the dataset.
+        keys: file of keys, one per line, such as "audit" writes with "keys"; a line that starts with a
+            quotation mark is a JSON string. In Python also the keys.
+        engine: engine that writes the shards: "local", all cores of this machine, or "beam", Apache Beam.
+        beam_args: Apache Beam's pipeline options, as for ``build``.
+
+    Returns:
+        The new manifest.
+
+    Raises:
+        OptionsError: an argument is invalid.
+        InputError: the dataset does not have a key, a split would have no examples, or the dataset cannot be
+            edited.
+        BuildError: writing stopped before the commit; the same call resumes.
+    """
+    wanted = _keys_in(keys)
+    return _commit(dataset, lambda origin: _without(origin, wanted), engine, beam_args)
+
+
+def relabel(
+    dataset: str | os.PathLike[str],
+    labels: str | os.PathLike[str] | Mapping[str | bytes, str | int],
+    *,
+    new_classes: bool = False,
+    engine: EngineName | None = None,
+    beam_args: Sequence[str] = (),
+) -> Manifest:
+    """Give examples of a dataset other classes.
+
+    Only the shards that hold the examples are written. In their records only the label changes, which is
+    verified, as is the digest of all others. Of shards that stay, only sizes are compared. Each example stays
+    in its split and at its position. The old dataset stays readable until the new one is committed, and its
+    files until ``prune``. An interrupted call resumes when it is repeated.
+
+    Args:
+        dataset: folder of the dataset.
+        labels: CSV or TSV file with the columns "key" and "label". A label is the name of a class, or its
+            number if the classes have no names. In Python also a dict by key.
+        new_classes: add classes that the dataset does not have to the end of its class names, sorted.
+        engine: engine that writes the shards: "local", all cores of this machine, or "beam", Apache Beam.
+        beam_args: Apache Beam's pipeline options, as for ``build``.
+
+    Returns:
+        The new manifest.
+
+    Raises:
+        OptionsError: an argument is invalid.
+        InputError: the dataset does not have a key or a class, or cannot be edited.
+        BuildError: writing stopped before the commit; the same call resumes.
+    """
+    check_flags(new_classes=new_classes)
+    wanted = _given_labels(labels) if isinstance(labels, Mapping) else _labels_in(labels)
+
+    def find_edit(origin: Origin) -> _Edit | None:
+        return _relabeled(origin, wanted, new_classes=new_classes)
+
+    return _commit(dataset, find_edit, engine, beam_args)
+
+
+# What is asked for
+
+
+def _keys_in(keys: str | os.PathLike[str] | Collection[str | bytes]) -> list[bytes]:
+    if isinstance(keys, (str, os.PathLike)):
+        if not any_path(keys).exists():
+            raise InputError(f"keys={os.fspath(keys)!r} does not exist; name a file with a key per line")
+        found = read_keys(keys)
+        if not found:
+            raise InputError(f"{keys} has no keys; write one per line")
+        return sorted({*found})
+    if isinstance(keys, bytes) or not isinstance(keys, Iterable) or not keys:
+        raise OptionsError(f"keys={keys!r} must be a file of keys, or a list of at least one key")
+    if not all(isinstance(key, (str, bytes)) for key in keys):
+        raise OptionsError("keys= must hold text or bytes; the keys of arrays are their row numbers as text")
+    return sorted({to_bytes(key) if isinstance(key, str) else key for key in keys})
+
+
+def _given_labels(labels: Mapping[str | bytes, str | int]) -> dict[bytes, str]:
+    """Return the name of the new class, or its number as text, by key."""
+    for key, label in labels.items():
+        is_label = isinstance(label, (str, int)) and not isinstance(label, bool)
+        if not isinstance(key, (str, bytes)) or not is_label:
+            raise OptionsError(f"labels= must map keys to classes, not {key!r} to {label!r}")
+    if not labels:
+        raise OptionsError("labels= is empty; give at least one key")
+    return {to_bytes(key) if isinstance(key, str) else key: str(label) for key, label in labels.items()}
+
+
+def _labels_in(labels: str | os.PathLike[str]) -> dict[bytes, str]:
+    """Return the same from a file."""
+    path = any_path(labels, "labels")
+    found: dict[bytes, str] = {}
+    try:
+        # keys need not be UTF-8
+        text = read_whole(path, LISTS).decode("utf-8-sig", "surrogateescape")
+        delimiter = _DELIMITERS.get(path.suffix.lower())
+        if delimiter is None:
+            raise OptionsError(
+                f"labels={os.fspath(labels)!r} must be a .csv or .tsv file with the columns 'key' and "
+                "'label'; in Python also a dict, such as dict(zip(table['key'], table['label']))"
+            )
+        rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+        if missing := sorted({*_COLUMNS} - {*(rows.fieldnames or ())}):
+            raise InputError(f"{path} has no column {missing[0]!r}; it needs 'key' and 'label'")
+        for row in rows:
+            key, label = (row[name] for name in _COLUMNS)
+            if not key or not label:
+                raise InputError(f"{path}, line {rows.line_num}: the key or the label is empty")
+            if found.setdefault(to_bytes(key), label) != label:
+                raise InputError(
+                    f"{path}, line {rows.line_num}: the key {key!r} has the label {label!r}, but "
+                    f"{found[to_bytes(key)]!r} in an earlier line; keep one of them"
+                )
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}", code="unreadable") from None
+    except csv.Error as error:
+        raise InputError(f"{path}, line {rows.line_num}: {error}") from None
+    return found
+
+
+# What changes
+
+
 @dataclass(frozen=True, eq=False)
-class Edit:
+class _Edit:
     """An edit of a dataset, whose examples are numbered in the order of its shards.
 
     Attributes:
         verb: the verb, ``remove`` or ``relabel``.
         is_removed: shape ``(num_examples,)``, whether each example is removed.
-        is_changed: shape ``(num_examples,)``, whether each example has another label.
-        labels: shape ``(num_examples,)``, the label of each example afterwards; None if there are no labels.
+        before: shape ``(num_examples,)``, the label of each example; None if there are no labels.
+        after: the same afterwards.
         rejects: the rejected inputs that are left.
         removed: all removed keys.
         new_classes: names that follow those of the classes.
@@ -49,30 +201,60 @@ class Edit:
 
     verb: str
     is_removed: BoolArray
-    is_changed: BoolArray
-    labels: IntArray | None
+    before: IntArray | None
+    after: IntArray | None
     rejects: Sequence[Reject]
     removed: Removed
     new_classes: Sequence[str] = ()
 
 
-def commit_edit(
-    dataset: str | os.PathLike[str], find: Callable[[Origin], Edit | None], run: Callable[[Work], None]
-) -> Manifest:
-    """Write and commit a dataset with an edit, and return its manifest; ``run`` is that of an engine.
+def _without(origin: Origin, wanted: Sequence[bytes]) -> _Edit | None:
+    shards, rejects, before = origin.manifest.shards, origin.rejects(), origin.removed()
+    is_removed = np.zeros(origin.manifest.num_examples, np.bool_)
+    removed: set[bytes] = set()
+    # all examples with a key, even if there are several
+    for number, key in occurrences(origin.root, shards, wanted):
+        is_removed[number] = True
+        removed.add(key)
+    # also those of which the example was a duplicate
+    named = {to_text(key) for key in wanted}
+    gone = [reject for reject in rejects if {reject.key, original_of(reject)} & named]
+    removed |= {to_bytes(reject.key) for reject in gone}
+    missing = [key for key in wanted if key not in removed]
+    _check_known([key for key in missing if removed_line(key) not in before], len(wanted), origin)
+    if missing:
+        report_line(f"{counted(len(missing), 'key')} removed before")
+    if not removed:
+        return None
+    inputs = f" and {counted(len(gone), 'rejected input')}" if gone else ""
+    report_line(f"removing {counted(int(is_removed.sum()), 'example')}{inputs} from {origin.root}")
+    labels, left = labels_of(origin, shards), [reject for reject in rejects if reject not in gone]
+    return _Edit("remove", is_removed, labels, labels, left, before | {removed_line(key) for key in removed})
 
-    ``find`` returns the edit of a dataset; None if nothing changes.
-    """
 
-    def derive(origin: Origin) -> Derived | None:
-        origin.require_keys()
-        edit = find(origin)
-        return _derived(origin, edit, run) if edit else None
+def _relabeled(origin: Origin, wanted: Mapping[bytes, str], *, new_classes: bool) -> _Edit | None:
+    manifest, old = origin.manifest, labels_of(origin, origin.manifest.shards)
+    if old is None:
+        raise InputError(f"{origin.root} has no scalar feature of kind 'label', which could be changed")
+    numbers_of, added = _classes(manifest, old, {*wanted.values()}, origin.root, new_classes=new_classes)
+    examples = find(origin.root, manifest.shards, [*wanted])
+    unknown = [key for key, number in zip(wanted, examples.tolist(), strict=True) if number < 0]
+    _check_known(unknown, len(wanted), origin)
+    labels = old.copy()
+    labels[examples] = np.array([numbers_of[label] for label in wanted.values()], np.int64)
+    num_changed = int((labels != old).sum())
+    if num_same := len(examples) - num_changed:
+        report_line(f"{counted(num_same, 'example')} with the wanted label already")
+    if not num_changed:
+        return None
+    report_line(f"relabeling {counted(num_changed, 'example')} of {origin.root}")
+    if added:
+        report_line(f"new classes: {quoted(added)}")
+    is_removed = np.zeros(len(old), np.bool_)
+    return _Edit("relabel", is_removed, old, labels, origin.rejects(), origin.removed(), added)
 
-    return commit_next(output_folder(dataset), derive)
 
-
-def check_known_keys(unknown: Sequence[bytes], num_wanted: int, origin: Origin) -> None:
+def _check_known(unknown: Sequence[bytes], num_wanted: int, origin: Origin) -> None:
     """Raise InputError if there are keys that the dataset does not have."""
     if unknown:
         some = f"{len(unknown):,} of {counted(num_wanted, 'key')}"
@@ -80,27 +262,76 @@ def check_known_keys(unknown: Sequence[bytes], num_wanted: int, origin: Origin) 
         raise InputError(f"{some} not in {origin.root}: {keys}; correct or omit them", code="key-unknown")
 
 
-def _derived(origin: Origin, edit: Edit, run: Callable[[Work], None]) -> Derived:
+def _classes(
+    manifest: Manifest, labels: IntArray, wanted: Collection[str], root: AnyPath, *, new_classes: bool
+) -> tuple[dict[str, int], list[str]]:
+    """Return the number of each class, and the names of the new ones."""
+    schema, names = manifest.schema, manifest.schema.class_names
+    known = names or [str(label) for label in np.unique(labels).tolist()]
+    unknown = sorted({*wanted} - {*known})
+    if unknown and not new_classes:
+        more = f" (and {len(unknown) - 1:,} more)" if len(unknown) > 1 else ""
+        raise InputError(
+            f"{root} does not have the class {unknown[0]!r}{more}; its classes are {quoted(known)}. To add "
+            "new ones, give new_classes=True"
+        )
+    if names:
+        return {name: number for number, name in enumerate((*names, *unknown))}, unknown
+    assert schema.label is not None
+    limits = np.iinfo(schema.label.dtype)
+    for name in unknown:
+        if not (_INTEGER.fullmatch(name) and limits.min <= int(name) <= limits.max):
+            raise InputError(
+                f"{root}: the label {name!r} is not an integer of type {schema.label.dtype}, but the "
+                "classes have no names; give their numbers"
+            )
+    return {name: int(name) for name in (*known, *unknown)}, []
+
+
+# The next generation
+
+
+def _commit(
+    dataset: str | os.PathLike[str],
+    find_edit: Callable[[Origin], _Edit | None],
+    engine: EngineName | None,
+    beam_args: Sequence[str],
+) -> Manifest:
+    """Write and commit a dataset with an edit, and return its manifest.
+
+    ``find_edit`` returns the edit of a dataset; None if nothing changes.
+    """
+    run = find_run(engine, beam_args)
+
+    def derive(origin: Origin) -> Derived | None:
+        origin.require_keys()
+        edit = find_edit(origin)
+        return _derived(origin, edit, run) if edit else None
+
+    return commit_next(output_folder(dataset), derive)
+
+
+def _derived(origin: Origin, edit: _Edit, run: Callable[[Work], None]) -> Derived:
     """Return the next generation of a dataset."""
-    manifest = origin.manifest
+    manifest, after = origin.manifest, edit.after
     schema = replace(manifest.schema, class_names=(*manifest.schema.class_names, *edit.new_classes))
+    changed = np.zeros(0, np.int64) if after is None else np.flatnonzero(after != edit.before)
     splits: dict[str, NewSplit] = {}
     outlines: dict[str, Split] = {}
     end = 0
     for name, split in manifest.splits.items():
         start, end = end, end + split.num_examples
-        splits[name] = _edited(origin, edit, split, start)
+        splits[name] = _edited(origin, edit, changed, split, start)
         if end > start and not sum(splits[name].sizes):
             raise InputError(
                 f"{origin.root}: all {counted(split.num_examples, 'example')} of the split {name!r} would "
                 "be removed, but a split has to keep at least one; build a dataset without this split "
                 "instead"
             )
-        left = None if edit.labels is None else edit.labels[start:end][~edit.is_removed[start:end]]
+        left = None if after is None else after[start:end][~edit.is_removed[start:end]]
         outlines[name] = Split((), label_counts(left, schema))
         _warn_of_losses(name, split, splits[name], outlines[name].label_counts)
-    changed = np.flatnonzero(edit.is_changed)
-    labels = [] if edit.labels is None else edit.labels[changed].tolist()
+    labels = [] if after is None else after[changed].tolist()
     removed = sorted(line.decode("ascii") for line in edit.removed)
     inputs = json.dumps([manifest.to_text(), changed.tolist(), labels, removed])
     return Derived(
@@ -108,33 +339,35 @@ def _derived(origin: Origin, edit: Edit, run: Callable[[Work], None]) -> Derived
             manifest,
             schema=schema,
             splits=outlines,
-            options=_options(origin, edit),
+            options=_options(origin, edit, len(changed)),
             inputs_digest=bytes_digest(inputs.encode("ascii")),
         ),
         origins=[origin],
         splits=splits,
         run=run,
+        locations=(origin.root,),
         rejects=edit.rejects,
         removed=edit.removed,
         is_next=True,
     )
 
 
-def _edited(origin: Origin, edit: Edit, split: Split, start: int) -> NewSplit:
+def _edited(origin: Origin, edit: _Edit, changed: IntArray, split: Split, start: int) -> NewSplit:
     """Return a split after an edit; only the records that are removed or changed are read.
 
-    ``start`` is the number of its first example.
+    ``changed`` are the numbers of examples with another label, ``start`` that of the first of the split.
     """
     olds: list[OldShard] = []
     digest, first = int(split.examples_digest, 16), start
     for shard in split.shards:
-        own = slice(first, first + shard.num_examples)
-        changed = np.flatnonzero(edit.is_changed[own])
+        begin, end = np.searchsorted(changed, (first, first + shard.num_examples))
+        own = changed[begin:end]
         labels: dict[int, int] = {}
-        if edit.labels is not None:
-            labels = dict(zip(changed.tolist(), edit.labels[own][changed].tolist(), strict=True))
-        before = np.flatnonzero(edit.is_removed[own] | edit.is_changed[own])
-        digest += _digest(origin, shard, changed, labels) - _digest(origin, shard, before, {})
+        if edit.after is not None:
+            labels = dict(zip((own - first).tolist(), edit.after[own].tolist(), strict=True))
+        gone = np.flatnonzero(edit.is_removed[first : first + shard.num_examples])
+        before = np.union1d(gone, own - first)
+        digest += _digest(origin, shard, own - first, labels) - _digest(origin, shard, before, {})
         olds.append(OldShard(0, shard, labels))
         first += shard.num_examples
     is_gone, new = edit.is_removed[start:first], whole(olds)
@@ -165,13 +398,13 @@ def _warn_of_losses(name: str, old: Split, new: NewSplit, after: Mapping[str, in
         report_warning(f"the split {name!r} will have no examples of the classes {quoted(lost)}")
 
 
-def _options(origin: Origin, edit: Edit) -> dict[str, Json]:
+def _options(origin: Origin, edit: _Edit, num_changed: int) -> dict[str, Json]:
     """Return the options for the manifest, with those of the dataset before its first edit as its origin."""
     made, before = made_of(origin.manifest), dict(origin.manifest.options)
     recorded = origin.to_json()
     recorded["options"] = {name: value for name, value in before.items() if name not in _EDITED}
     is_edited = made.source in ("remove", "relabel") and "appended" not in before
-    counts = {"removed": len(edit.removed), "relabeled": made.num_relabeled + int(edit.is_changed.sum())}
+    counts = {"removed": len(edit.removed), "relabeled": made.num_relabeled + num_changed}
     return {
         "source": edit.verb,
         **{name: count for name, count in counts.items() if count},

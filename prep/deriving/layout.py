@@ -55,30 +55,6 @@ class NewSplit:
         return shard if not (first or labels) and count == shard.num_examples else None
 
 
-def interleave(counts: Sequence[int], start: int, end: int) -> IntArray:
-    """Return an order of the records of several sequences that spreads each evenly and keeps its own order.
-
-    If the sequences were concatenated, most shards would hold records of only one sequence.
-    It has the shape ``(end - start,)``: record numbers, counted through all sequences, from the position
-    ``start`` of the order to ``end``. Time and memory depend on ``end - start`` alone.
-    """
-    total, num = sum(counts), len(counts)
-    if start == end:
-        return np.arange(0)
-    # Up to a position, each sequence has its share of records, to within one for each of the sequences.
-    firsts = [max(0, (start - num) * count // total - 2) for count in counts]
-    lasts = [min(count, (end + num) * count // total + 3) for count in counts]
-    fractions = [
-        (np.arange(first, last) + 0.5) / count if count else np.empty(0)
-        for first, last, count in zip(firsts, lasts, counts, strict=True)
-    ]
-    before = np.cumsum([0, *counts[:-1]])
-    numbers = np.concatenate([np.arange(*of) for of in zip(before + firsts, before + lasts, strict=True)])
-    order = np.argsort(np.concatenate(fractions), kind="stable")
-    left_out = sum(firsts)
-    return numbers[order[start - left_out : end - left_out]]
-
-
 def runs_of(firsts: IntArray, lengths: IntArray, counts: Sequence[int]) -> Runs:
     """Return the runs of intervals of records, cut where an old shard ends; ``counts`` are their sizes."""
     ends = np.cumsum(counts, dtype=np.int64)
@@ -108,19 +84,26 @@ def whole(olds: Sequence[OldShard]) -> NewSplit:
 
 
 def in_new_shards(split: NewSplit, num_shards: int) -> NewSplit:
-    """Return a split with its records in new shards, each of which mixes the datasets."""
+    """Return a split with its records in new shards, each of which mixes the datasets.
+
+    Their order spreads the records of each dataset evenly, and keeps its own order.
+    """
     old = [each.shard.num_examples for each in split.olds]
     by_origin = groupby(split.olds, lambda each: each.origin)
     totals = [sum(each.shard.num_examples for each in olds) for _, olds in by_origin]
     share, extra = divmod(sum(totals), num_shards)
     sizes = [share + (index < extra) for index in range(num_shards)]
     starts = [0, *accumulate(sizes)]
+    if len(totals) > 1:
+        order = np.argsort(
+            np.concatenate([(np.arange(count) + 0.5) / count for count in totals]), kind="stable"
+        )
 
     def runs(shard: int) -> Runs:
         start, end = starts[shard], starts[shard + 1]
         if len(totals) == 1:
             return runs_of(np.array([start]), np.array([end - start]), old)
-        return runs_of_records(interleave(totals, start, end), old)
+        return runs_of_records(order[start:end], old)
 
     return replace(split, sizes=sizes, runs=runs)
 

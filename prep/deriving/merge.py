@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 
@@ -11,15 +12,13 @@ import numpy as np
 
 from tfshards.prep.building.commit import produce
 from tfshards.prep.building.output import claimed, dataset_name, output_folder
-from tfshards.prep.deriving.derive import derived_from_all
-from tfshards.prep.deriving.joining import check_same_schema, joined
-from tfshards.prep.deriving.options import ShardOptions
+from tfshards.prep.deriving.derive import ShardOptions, derived_from_all
 from tfshards.prep.deriving.stored import Origin, open_origin
 from tfshards.prep.engines.table import EngineName, find_run
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
 from tfshards.prep.progress.lines import report_warning
 from tfshards.prep.sources.keys import to_bytes, to_text
-from tfshards.schemas import InputError, Manifest, OptionsError
+from tfshards.schemas import InputError, Manifest, OptionsError, Schema, Split, Totals
 from tfshards.schemas.errors import check_flags, check_path, check_strings
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.keys import each_shard, hash_array, hash_key
@@ -167,3 +166,57 @@ def _keys(origin: Origin) -> Iterator[list[bytes]]:
     for _, keys in each_shard(origin.root, origin.manifest.shards):
         yield keys
     yield [to_bytes(reject.key) for reject in origin.rejects()]
+
+
+def check_same_schema(one: Schema, one_name: str, other: Schema, other_name: str) -> None:
+    """Raise InputError about the first feature or class in which two schemas differ, by their owners' names.
+
+    The order of features does not matter, except where it determines which feature holds the class.
+    """
+    both = one, other
+    features = [{repr(feature.name): f"({feature.text})" for feature in schema.features} for schema in both]
+    labels = [{"'label'": repr(schema.label.name)} if schema.label else {} for schema in both]
+    classes = [{str(label): repr(name) for label, name in enumerate(each.class_names)} for each in both]
+    for what, (first, second) in (
+        ("the feature", features),
+        ("the first scalar feature of kind", labels),
+        ("class", classes),
+    ):
+        for name in {**first, **second}:
+            found = first.get(name, "missing"), second.get(name, "missing")
+            if found[0] != found[1]:
+                difference = f"{what} {name} is {found[0]} in {one_name}, and {found[1]} in {other_name}"
+                raise InputError(f"{difference}; build one with the features and class names of the other")
+
+
+def joined(parts: Sequence[Manifest], schema: Schema) -> tuple[dict[str, Split], Totals]:
+    """Return the splits of several datasets, with the shards of each in order, and the sums of their totals.
+
+    A split counts labels if each of its parts does. The totals have what does not follow from the splits and
+    the rejected inputs, see ``building.rejects.with_lists``.
+    """
+    names = dict.fromkeys(name for part in parts for name in part.splits)
+    splits = {
+        name: _joined_split([part.splits[name] for part in parts if name in part.splits], schema)
+        for name in names
+    }
+    totals = [part.totals for part in parts]
+    return splits, Totals(
+        entries=0,
+        accepted=0,
+        skipped=sum(each.skipped for each in totals),
+        reasons={"rejected": {}, "skipped": _sum(each.reasons.get("skipped", {}) for each in totals)},
+        conversions=_sum(each.conversions for each in totals),
+    )
+
+
+def _joined_split(parts: Sequence[Split], schema: Schema) -> Split:
+    counts = _sum(part.label_counts for part in parts)
+    names = schema.class_names or sorted(counts, key=int)
+    is_counted = all(part.label_counts or not part.num_examples for part in parts)
+    shards = tuple(shard for part in parts for shard in part.shards)
+    return Split(shards, {name: counts.get(name, 0) for name in names} if is_counted and counts else {})
+
+
+def _sum(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    return dict(sorted(sum(map(Counter, counts), Counter[str]()).items()))

@@ -10,14 +10,14 @@ import numpy as np
 
 from tfshards.prep.building.made import Made, made_of
 from tfshards.prep.building.rejects import original_of
-from tfshards.prep.deriving.joining import check_same_schema
+from tfshards.prep.deriving.merge import check_same_schema
 from tfshards.prep.deriving.stored import Origin, labels_of, removed_line
 from tfshards.prep.imaging.options import VERSIONS
 from tfshards.prep.planning.splits import Membership, split_by_cuts
 from tfshards.prep.progress.lines import Meter, report_line
 from tfshards.prep.sources.base import Listing, Reader
 from tfshards.prep.sources.classes import quoted
-from tfshards.prep.sources.keys import RowKeys, to_text
+from tfshards.prep.sources.keys import to_text
 from tfshards.prep.writing.build_folder import Reject
 from tfshards.prep.writing.shard import EncodedInputs, inputs_plan
 from tfshards.schemas import InputError, Manifest
@@ -62,7 +62,7 @@ def find_new_inputs(reader: Reader, origin: Origin, *, new_classes: bool) -> New
     _check_fit(listing, reader.options(), origin, new_classes=new_classes)
     examples = find(root, origin.manifest.shards, listing.keys)
     is_new = examples < 0
-    if listing.is_numbered or isinstance(listing.keys, RowKeys):
+    if listing.is_numbered:
         numbers = np.full(origin.manifest.num_examples, -1)
         numbers[examples[~is_new]] = np.flatnonzero(~is_new)
         _check_rows(reader, origin, numbers)

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 from tfshards.prep.building.commit import produce
 from tfshards.prep.building.output import claimed, dataset_name, output_folder
-from tfshards.prep.deriving.derive import Derived, commit_next, derived_from_all
-from tfshards.prep.deriving.options import ShardOptions
+from tfshards.prep.deriving.derive import Derived, ShardOptions, commit_next, derived_from_all
 from tfshards.prep.deriving.stored import Origin, open_origin
 from tfshards.prep.engines.table import EngineName, find_run
 from tfshards.prep.planning.options import Options, ShardCounts, Shards

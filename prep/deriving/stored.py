@@ -15,23 +15,21 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 
 from tfshards.prep.building.made import made_of
-from tfshards.prep.building.rejects import read_rejects
+from tfshards.prep.building.rejects import read_list, read_rejects
 from tfshards.prep.deriving.layout import OldShard, Runs
 from tfshards.prep.records.dataset_files import file_problems
 from tfshards.prep.records.example import with_label
-from tfshards.prep.records.frames import RecordError, frame, read_together
+from tfshards.prep.records.frames import RecordError, frame, read_parts
 from tfshards.prep.records.shard_file import Frames, compressed, in_groups, join_small
 from tfshards.prep.writing.build_folder import Reject
 from tfshards.prep.writing.shard import Piece
 from tfshards.schemas import BuildError, InputError, Manifest, Problem, Shard, read_manifest
 from tfshards.schemas.companions import read_index, read_keys, read_labels
 from tfshards.schemas.compression import Compression
-from tfshards.schemas.digests import bytes_digest
 from tfshards.schemas.index import IntArray, RecordIndex
 from tfshards.schemas.json_reader import Json, load_json
 from tfshards.schemas.keys import hash_key
 from tfshards.schemas.storage import AnyPath, any_path
-from tfshards.schemas.storage.untrusted import LISTS, read_whole
 
 Content = TypeVar("Content")
 
@@ -91,7 +89,7 @@ class Origin:
         """Yield the frames of some records of a shard; ``labels`` has new labels by number of the record."""
         path, label = self.root / shard.path, self.manifest.schema.label
         index = self.index(shard)
-        for part, old, footers in read_together(path, self.manifest.compression, index, records):
+        for part, old, footers in read_parts(path, self.manifest.compression, index, records):
             if label is None or not labels:
                 yield from zip(part.frames(), footers, strict=True)
                 continue
@@ -121,16 +119,8 @@ class Origin:
         Raises:
             InputError: the file that lists them is missing or damaged.
         """
-        if not self.manifest.removed_digest:
-            return frozenset()
         path = self.root / self.manifest.removed_path
-        try:
-            content = read_whole(path, LISTS)
-        except OSError as error:
-            raise InputError(f"{path}: cannot be read: {error.strerror}", code="unreadable") from None
-        if bytes_digest(content) != self.manifest.removed_digest:
-            raise InputError(f"{path}: its digest differs from the manifest's; restore the file")
-        return frozenset(content.splitlines())
+        return frozenset(read_list(path, self.manifest.removed_digest).splitlines())
 
     def to_json(self) -> dict[str, Json]:
         """Return what the manifest of a derived dataset records about this one."""

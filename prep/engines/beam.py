@@ -6,18 +6,17 @@ runner repeats, cancels and logs is up to it.
 
 from __future__ import annotations
 
-import io
 import pickle
 import shutil
 from collections.abc import Callable, Sequence
-from contextlib import redirect_stderr, suppress
+from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
-from itertools import pairwise
+from typing import NoReturn
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions, _BeamArgumentParser
 
 from tfshards.prep.engines.table import Work, share
 from tfshards.prep.engines.transform import Checked
@@ -32,50 +31,46 @@ from tfshards.schemas.storage import AnyPath
 _LOCAL = "FnApiRunner"
 
 
+class _Parser(_BeamArgumentParser):  # type: ignore[misc]
+    """A parser of pipeline options that raises a mistake; Beam's prints all options, and ends the program."""
+
+    def error(self, message: str) -> NoReturn:
+        raise OptionsError(f"Apache Beam: {message}")
+
+
 def find_run(arguments: Sequence[str]) -> Callable[[Work], None]:
     """Return the function that does work on the runner that the pipeline options name, or on the local one.
+
+    A job service may know options that Beam does not, for which there is a warning.
 
     Raises:
         OptionsError: Beam does not accept the pipeline options.
     """
     check_strings("beam_args", arguments)
-    for before, word in pairwise(["=", *arguments]):
-        # Beam would run without it
-        if "=" in before and not word.startswith("-"):
-            raise OptionsError(f"Apache Beam: {word!r} is not an option")
-    _check_known(arguments)
-    # its log must go to the real standard error
-    PipelineOptions([])
-    printed = io.StringIO()
+    parser = _Parser(allow_abbrev=False, conflict_handler="resolve")
+    for each in PipelineOptions.__subclasses__():
+        each._add_argparse_args(parser)
+    _, unknown = parser.parse_known_args(arguments)
+    options = options_of(arguments)
+    for word in unknown:
+        close = get_close_matches(word.partition("=")[0], parser._option_string_actions, n=1)
+        text = f"Apache Beam does not know the option {word}{f'; was {close[0]} meant?' if close else ''}"
+        if _is_local(options):
+            raise OptionsError(text)
+        # others are values of such options
+        if word.startswith("-"):
+            report_warning(text)
     try:
-        with redirect_stderr(printed):
-            options = options_of(arguments)
-            options.get_all_options(retain_unknown_options=True)
-            pipeline = beam.Pipeline(options=options)
-    except (ValueError, ImportError, AttributeError, SystemExit) as error:
-        if isinstance(error, SystemExit) and not error.code:
-            # the user asked for Beam's help
-            raise
-        # argparse prints all of Beam's options before the error
-        fault = printed.getvalue().rpartition("error: ")[2].strip() or str(error)
-        raise OptionsError(f"Apache Beam: {fault}") from None
+        pipeline = beam.Pipeline(options=options)
+    except (ValueError, ImportError, AttributeError) as error:
+        raise OptionsError(f"Apache Beam: {error}") from None
     # the folder of a pipeline that will not run
     shutil.rmtree(pipeline.local_tempdir)
-    return partial(run, arguments=tuple(arguments))
+    return partial(run, options=options)
 
 
-def _check_known(arguments: Sequence[str]) -> None:
-    """Warn of options that Beam does not know, of which a job service may know some, or refuse them."""
-    known = PipelineOptions([]).get_all_options()
-    names = {word: word[2:].partition("=")[0] for word in arguments if word.startswith("--")}
-    for word, name in names.items():
-        if name.replace("-", "_").removeprefix("no_") in known or name in known:
-            continue
-        close = get_close_matches(name, known, n=1)
-        text = f"Apache Beam does not know the option {word}{f'; was --{close[0]} meant?' if close else ''}"
-        if options_of(arguments).view_as(StandardOptions).runner == _LOCAL:
-            raise OptionsError(text)
-        report_warning(text)
+def _is_local(options: PipelineOptions) -> bool:
+    return bool(options.view_as(StandardOptions).runner == _LOCAL)
 
 
 def options_of(arguments: Sequence[str]) -> PipelineOptions:
@@ -87,12 +82,11 @@ def options_of(arguments: Sequence[str]) -> PipelineOptions:
     return PipelineOptions([*threads, *arguments, f"--runner={_LOCAL}"])
 
 
-def run(work: Work, arguments: Sequence[str] = ()) -> None:
+def run(work: Work, options: PipelineOptions) -> None:
     """Call the function with every item.
 
     Raises:
-        TfshardsError: a call failed, with the class of its error; so does an OSError.
-        BuildError: Beam ended the pipeline for another reason.
+        BuildError: a call failed, with the text and code of its error, or Beam ended the pipeline.
     """
 
     def run_pipeline(options: PipelineOptions) -> None:
@@ -105,7 +99,7 @@ def run(work: Work, arguments: Sequence[str] = ()) -> None:
 
     with needed_paths(work) as paths:
         # in a thread, so that Ctrl-C reaches the main thread, which shows the progress, and not Beam
-        share(replace(work, items=[options_of(arguments)]), [run_pipeline])
+        share(replace(work, items=[options]), [run_pipeline])
 
 
 _ENDED = (
@@ -115,14 +109,13 @@ _ENDED = (
 
 def pipeline_of(work: Work, paths: Sequence[AnyPath], options: PipelineOptions) -> beam.Pipeline:
     """Return the pipeline that calls the function with every item."""
-    is_local = options.view_as(StandardOptions).runner == _LOCAL
     pipeline = beam.Pipeline(options=options)
     # PCollection[bytes] -> PCollection[None]
     _ = (
         pipeline
         | beam.Create([pickle.dumps(item) for item in work.items], reshuffle=False)
         | beam.Reshuffle()
-        | "Call" >> beam.ParDo(_Call((work.function, work.folder, is_local), paths))
+        | "Call" >> beam.ParDo(_Call((work.function, work.folder, _is_local(options)), paths))
     )
     return pipeline
 

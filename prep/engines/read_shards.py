@@ -13,16 +13,15 @@ from typing import Any, NamedTuple, TypeAlias
 import apache_beam as beam
 import numpy as np
 
-from tfshards.prep.engines.transform import Checked
-from tfshards.prep.records.frames import RecordError, read_together
+from tfshards.prep.engines.transform import step
+from tfshards.prep.records.frames import RecordError, read_parts
 from tfshards.prep.records.values import selected
 from tfshards.prep.sources.keys import KEY_FEATURE, number_key, to_text
-from tfshards.schemas import Feature, FormatError, InputError, Manifest, Shard, read_manifest
+from tfshards.schemas import Feature, InputError, Shard, read_manifest
 from tfshards.schemas.columns import Columns, UnparsedError
-from tfshards.schemas.companions import read_index
+from tfshards.schemas.companions import require_index
 from tfshards.schemas.compression import Compression
-from tfshards.schemas.index import RecordIndex
-from tfshards.schemas.manifest_file import read_manifest_file
+from tfshards.schemas.manifest import read_manifest_file
 from tfshards.schemas.names import MANIFEST_NAME
 from tfshards.schemas.storage import AnyPath, any_path
 
@@ -61,37 +60,11 @@ class ReadShards(beam.PTransform):  # type: ignore[misc]
         return (
             begin
             | beam.Impulse()
-            | "Plan" >> beam.ParDo(_Plan(self._stored)).with_output_types(Any)
+            | "Plan" >> step(_runs, self._stored, Any)
             # most runners would leave all runs to the worker that has planned them
             | "Spread" >> beam.Reshuffle()
-            | "Read" >> beam.ParDo(_Read(self._stored)).with_output_types(tuple[str, dict[str, Any]])
+            | "Read" >> step(StoredElements.read, self._stored, tuple[str, dict[str, Any]])
         )
-
-    def display_data(self) -> dict[str, object]:
-        """Return what runners show of the transform."""
-        stored = self._stored
-        return {
-            "dataset": str(stored.root),
-            "folder": stored.folder,
-            "split": stored.split,
-            "features": ", ".join(feature.name for feature in stored.features),
-        }
-
-
-class _Plan(Checked):
-    """Yields the runs."""
-
-    def process(self, _: bytes) -> Iterator[Run]:
-        """Yield all runs."""
-        yield from self.content.runs()
-
-
-class _Read(Checked):
-    """Reads runs."""
-
-    def process(self, run: Run) -> Iterator[Element]:
-        """Yield the examples of a run."""
-        yield from self.content.read(run)
 
 
 class Run(NamedTuple):
@@ -139,23 +112,14 @@ class StoredElements:
     def runs(self, num_bytes: int = _RUN_BYTES) -> Iterator[Run]:
         """Yield runs that together are all records; a compressed shard is one run."""
         first = 0
-        for shard in self._manifest().splits[self.split].shards:
+        # of the generation for which the pipeline was made; its files stay until prune
+        manifest = read_manifest_file(self.root / self.folder / MANIFEST_NAME)
+        for shard in manifest.splits[self.split].shards:
             wanted = -(-shard.record_bytes // num_bytes) if self.compression == "none" else 1
             count = min(wanted, shard.num_examples)
             ends = [shard.num_examples * number // count for number in range(1, count + 1)]
             yield from (Run(shard, first, start, stop) for start, stop in pairwise([0, *ends]))
             first += shard.num_examples
-
-    def _manifest(self) -> Manifest:
-        # of the generation for which the pipeline was made; its files stay until prune
-        try:
-            return read_manifest_file(self.root / self.folder / MANIFEST_NAME)
-        except FileNotFoundError:
-            found = read_manifest(self.root).folder
-            raise InputError(
-                f"{self.root} holds build {found}, but the pipeline reads build {self.folder}: the dataset "
-                "was replaced and pruned; make the pipeline again"
-            ) from None
 
     def read(self, run: Run) -> Iterator[Element]:
         """Yield the records of a run.
@@ -167,7 +131,7 @@ class StoredElements:
         path, index, start = self.root / run.shard.path, _index(self.root, run.shard), run.start
         columns = Columns((*self.features, KEY_FEATURE) if self.has_keys else self.features)
         names = [feature.name for feature in self.features]
-        for _, records, _ in read_together(path, self.compression, index, np.arange(start, run.stop)):
+        for _, records, _ in read_parts(path, self.compression, index, np.arange(start, run.stop)):
             try:
                 found = columns.parse_records(records)
             except UnparsedError as error:
@@ -187,9 +151,8 @@ _copy = methodcaller("copy")
 
 
 # runs of a shard often follow each other
-@lru_cache(maxsize=4)
-def _index(root: AnyPath, shard: Shard) -> RecordIndex:
-    index, problems = read_index(root, shard)
-    if index is None:
-        raise FormatError(f"{root}: the index of a shard (tfshards verify lists all damage)", problems)
-    return index
+_index = lru_cache(maxsize=4)(require_index)
+
+
+def _runs(stored: StoredElements, _: bytes) -> Iterator[Run]:
+    return stored.runs()

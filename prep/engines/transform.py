@@ -46,9 +46,6 @@ class _Steps(Protocol[Task]):
     def rejects(self, manifest: Manifest) -> Iterable[tuple[str, str, str]]: ...
 
 
-_Function: TypeAlias = Callable[[_Steps[Any], Any], Iterator[object]]
-
-
 def run_steps(elements: Collection, steps: _Steps[Any]) -> tuple[Collection, Collection]:
     """Return a PCollection of the manifest, and one of what was rejected.
 
@@ -71,17 +68,17 @@ def run_steps(elements: Collection, steps: _Steps[Any]) -> tuple[Collection, Col
         (described, mark)
         | "WithMark" >> beam.Flatten()
         | "GatherElements" >> beam.GroupByKey()
-        | "Plan" >> _step(_plan, steps, tuple[str, Any])
+        | "Plan" >> step(_plan, steps, tuple[str, Any])
         | "SpreadFirst" >> beam.Reshuffle()
-        | "WriteFirst" >> _step(_write, steps, tuple[str, Any])
+        | "WriteFirst" >> step(_write, steps, tuple[str, Any])
         | "GatherFirst" >> beam.GroupByKey()
-        | "Balance" >> _step(_balance, steps, tuple[str, Any])
+        | "Balance" >> step(_balance, steps, tuple[str, Any])
         | "SpreadFinal" >> beam.Reshuffle()
-        | "WriteFinal" >> _step(_write, steps, tuple[str, Any])
+        | "WriteFinal" >> step(_write, steps, tuple[str, Any])
         | "GatherFinal" >> beam.GroupByKey()
-        | "Commit" >> _step(_commit, steps, Manifest)
+        | "Commit" >> step(_commit, steps, Manifest)
     )
-    return written, written | "ListRejected" >> _step(_list_rejected, steps, tuple[str, str, str])
+    return written, written | "ListRejected" >> step(_list_rejected, steps, tuple[str, str, str])
 
 
 _DESCRIBED = tuple[bytes, Any]
@@ -132,8 +129,9 @@ def _count(numbers: Mapping[str, int]) -> None:
         Metrics.counter(NAMESPACE, name).inc(number)
 
 
-def _step(function: _Function, steps: _Steps[Any], output: object) -> beam.ParDo:
-    return beam.ParDo(_Step((function, steps))).with_output_types(output)
+def step(function: Callable[[Any, Any], Iterator[object]], content: object, output: object) -> beam.ParDo:
+    """Return what calls a function with the content and each element, and outputs what it yields."""
+    return beam.ParDo(_Step((function, content))).with_output_types(output)
 
 
 class Checked(beam.DoFn):  # type: ignore[misc]
@@ -175,9 +173,9 @@ class _Describe(Checked):
 
 
 class _Step(Checked):
-    """Calls one of the functions above."""
+    """Calls a function; see ``step``."""
 
     def process(self, element: object) -> Iterator[object]:
         """Yield what the function yields."""
-        function, steps = self.content
-        yield from function(steps, element)
+        function, content = self.content
+        yield from function(content, element)

@@ -71,36 +71,23 @@ _MARK = re.compile(r"\[tfshards:([A-Za-z0-9+/=]+)\]")
 
 @contextmanager
 def marking_errors() -> Iterator[None]:
-    """Raise an error again as one whose text has all of it, which is what engines report of an error.
+    """Raise an error again as one whose text has its text and code, which is what engines report of it.
 
-    It is JSON, since the name of an input, which may be in any text, must not run code.
+    They are JSON, since the name of an input, which may be in any text, must not run code.
     """
     try:
         yield
     except Exception as error:
-        content: list[object] = ["BuildError", vars(BuildError(f"{type(error).__name__}: {error}"))]
-        if isinstance(error, TfshardsError):
-            content = [type(error).__name__, vars(error)]
-        elif isinstance(error, OSError):
-            content = ["OSError", error.errno, error.strerror, error.filename]
-        mark = b64encode(json.dumps(content, default=str).encode()).decode()
+        is_known = isinstance(error, (TfshardsError, OSError))
+        text = str(error) if is_known else f"{type(error).__name__}: {error}"
+        mark = b64encode(json.dumps([text, getattr(error, "code", "")]).encode()).decode()
         raise RuntimeError(f"{error} [tfshards:{mark}]") from error
 
 
-def marked_error(failure: BaseException) -> Exception | None:
+def marked_error(failure: BaseException) -> BuildError | None:
     """Return the error of a worker in the error of an engine, if there is one."""
     try:
-        kind, *content = json.loads(b64decode(_MARK.findall(str(failure))[-1]))
-        if kind == "OSError":
-            return OSError(*content)
-        kinds = [TfshardsError]
-        for each in kinds:
-            kinds += each.__subclasses__()
-        found = next((each for each in kinds if each.__name__ == kind), BuildError)
-        # classes differ in the arguments of their constructors
-        error = found.__new__(found)
-        vars(error).update(*content)
-        str(error)
-        return error
-    except (IndexError, ValueError, TypeError, KeyError, AttributeError):
+        text, code = json.loads(b64decode(_MARK.findall(str(failure))[-1]))
+        return BuildError(*text.splitlines(), code=code)
+    except (IndexError, ValueError, TypeError, AttributeError):
         return None

@@ -1,9 +1,8 @@
 """Export a dataset to the format of another tool: each shard becomes one part, written in parallel.
 
-exported/photos/.export/3f9a2c1b    the first file: its name is a hash of what is exported
-exported/photos/.export/….json      the size and the checksum of each finished part
-exported/photos/data/….parquet      a part gets its name when it is complete
-exported/photos/labels.txt          the class names, in label order
+exported/photos/.export-3f9a2c1b/    made first, named by a hash of what is exported; holds unfinished parts
+exported/photos/data/….parquet       a part gets its name when it is complete
+exported/photos/labels.txt           the class names, in label order
 """
 
 from __future__ import annotations
@@ -14,24 +13,25 @@ import re
 import secrets
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from itertools import accumulate
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
-import google_crc32c
+import numpy as np
+import numpy.typing as npt
 
 from tfshards.prep.building.output import existing_folder
 from tfshards.prep.building.write import run_work
 from tfshards.prep.engines.table import EngineName, Work, find_run
 from tfshards.prep.exporting import parquet, webdataset
-from tfshards.prep.exporting.examples import read_groups
-from tfshards.prep.progress.lines import Meter, Written, report_line, report_warning
-from tfshards.prep.progress.threads import Tick, check_working, in_threads
+from tfshards.prep.progress.lines import Written, report_line, report_warning
+from tfshards.prep.progress.threads import check_working
 from tfshards.prep.records.dataset_files import check_outside_datasets
+from tfshards.prep.records.frames import RecordError, read_parts
+from tfshards.prep.records.shard_file import in_groups
 from tfshards.prep.records.values import selected
 from tfshards.prep.views.files import LABELS_NAME, labels_text
 from tfshards.schemas import (
@@ -43,21 +43,26 @@ from tfshards.schemas import (
     Shard,
     read_manifest,
 )
+from tfshards.schemas.columns import Columns, UnparsedError, Values, objects
+from tfshards.schemas.companions import require_index
 from tfshards.schemas.compression import Compression
 from tfshards.schemas.coordinates import coordinates_of
+from tfshards.schemas.digests import examples_digest
 from tfshards.schemas.errors import check_strings, counted, size
-from tfshards.schemas.json_reader import Json, as_json, load_json
+from tfshards.schemas.index import FRAME_OVERHEAD
+from tfshards.schemas.json_reader import Json, as_json
 from tfshards.schemas.names import id_of
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.any_path import local_path
 from tfshards.schemas.storage.locking import LOCK_NAME, locked
-from tfshards.schemas.storage.untrusted import LISTS, read_whole
 from tfshards.schemas.storage.verbs import make_folder, put, sync
 
 FormatName = Literal["webdataset", "parquet"]
 # each has the paths of its parts, what it cannot hold, and what writes a part
 _FORMATS = {"webdataset": webdataset, "parquet": parquet}
-_WORK_NAME = ".export"
+# Examples that are held in memory together, also by readers of Parquet.
+_GROUP_BYTES = 32 << 20
+_GROUP_ROWS = 10_000
 _UNFINISHED = re.compile(r".+[.-][0-9a-f]{16}")
 
 
@@ -101,58 +106,6 @@ class Part(NamedTuple):
     first: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Task:
-    """What a worker needs to write any part; it is sent to every worker.
-
-    Attributes:
-        root: the dataset.
-        directory: the folder of the export.
-        to: the format.
-        schema: the features that are exported.
-        binary: features whose byte strings are stored as bytes instead of text.
-    """
-
-    root: AnyPath
-    directory: Path
-    to: str
-    schema: Schema
-    binary: frozenset[str]
-    compression: Compression
-
-    @property
-    def work(self) -> Path:
-        """The folder of records and of unfinished files."""
-        return self.directory / _WORK_NAME
-
-    def done_path(self, part: Part) -> Path:
-        """Return the path of the record of a finished part."""
-        return self.work / f"{part.path.rpartition('/')[2]}.json"
-
-    def is_finished(self, part: Part, tick: Tick = lambda _: None) -> bool:
-        """Return whether a part is as it was written, by its size and its checksum."""
-        with suppress(OSError, ValueError):
-            recorded = load_json(read_whole(self.done_path(part), LISTS))
-            return bool(recorded == _stamp(self.directory / part.path, tick))
-        return False
-
-    def write(self, part: Part) -> None:
-        """Write one part, which gets its name when it is complete, and record it."""
-        # a runner that starts its job again after a failure repeats every task
-        if self.is_finished(part):
-            return
-        path = self.directory / part.path
-        unfinished = self.work / f"{path.name}.{secrets.token_hex(8)}"
-        check = partial(check_working, self.work)
-        groups = read_groups(self.root, part.shard, self.compression, self.schema, self.binary, check)
-        _FORMATS[self.to].write(unfinished, self.schema, self.binary, groups, part.first)
-        done = _stamp(unfinished)
-        sync(unfinished)
-        make_folder(path.parent)
-        unfinished.replace(path)
-        put(self.done_path(part), json.dumps(done).encode("ascii"), self.work)
-
-
 def export(
     dataset: str | os.PathLike[str],
     directory: str | os.PathLike[str],
@@ -166,8 +119,8 @@ def export(
     """Write the examples of a dataset in the format of another tool.
 
     Each shard becomes one part, and an engine writes several at the same time. The same call resumes a
-    killed export: it keeps the finished parts whose checksums match, and ends with the same bytes. Class
-    names are also in ``labels.txt``, in label order.
+    killed export: it keeps the finished parts, and ends with the same bytes. Class names are also in
+    ``labels.txt``, in label order.
 
     Args:
         dataset: folder of the dataset, or its URL.
@@ -214,32 +167,36 @@ def export(
         typed = shlex.quote(f"{name}={found}")
         report_line(f"{name!r} refers to the exported image: --roles {typed} builds it again")
     check_outside_datasets(folder, "name a folder for the export")
-    task = Task(
-        root=root,
-        directory=folder,
-        to=to,
-        schema=schema,
-        binary=frozenset(as_bytes),
-        compression=manifest.compression,
-    )
+    release = version("pyarrow") if to == "parquet" else ""
+    content = to, release, manifest.name, manifest.build_id, as_json(schema), sorted(as_bytes)
+    work = folder / f".export-{id_of(json.dumps(content))}"
+    exported = _Exported(root, to, schema, frozenset(as_bytes), manifest.compression)
     parts = [*_parts(manifest, to)]
     with existing_folder(folder), locked(folder) as note:
         report_warning(*filter(None, [note]))
-        _claim(task, manifest)
-        missing = _missing(task, parts)
-        for part in missing:
-            task.done_path(part).unlink(missing_ok=True)
+        _claim(folder, work)
+        missing = [part for part in parts if not (folder / part.path).exists()]
         if missing:
-            _write(task, missing, run)
+            shards = [part.shard for part in missing]
+            all_missing = Work(
+                function=partial(_write, folder, work, exported),
+                items=missing,
+                label="export",
+                size=Written(sum(s.num_examples for s in shards), sum(s.record_bytes for s in shards)),
+                folder=work,
+                sources=(root,),
+                measure=lambda: sum(p.shard.num_examples for p in missing if (folder / p.path).exists()),
+            )
+            run_work(run, all_missing, folder)
         else:
             report_line(f"{folder} holds this export already")
         if schema.class_names:
-            put(folder / LABELS_NAME, labels_text(schema.class_names).encode("utf-8"), task.work)
+            put(folder / LABELS_NAME, labels_text(schema.class_names).encode("utf-8"), work)
         files = [*(part.path for part in parts), *([LABELS_NAME] if schema.class_names else [])]
         # also what a killed run has named
-        sync(*{(folder / path).parent for path in files}, task.work, folder)
-        sizes = {path: (folder / path).stat().st_size for path in files}
-    return Export(str(folder), to, manifest.num_examples, sizes, len(parts) - len(missing), len(parts))
+        sync(*{(folder / path).parent for path in files}, folder)
+        num_bytes = {path: (folder / path).stat().st_size for path in files}
+    return Export(str(folder), to, manifest.num_examples, num_bytes, len(parts) - len(missing), len(parts))
 
 
 def _parts(manifest: Manifest, to: str) -> Iterator[Part]:
@@ -250,66 +207,93 @@ def _parts(manifest: Manifest, to: str) -> Iterator[Part]:
             yield Part(path, shard, first)
 
 
-def _claim(task: Task, manifest: Manifest) -> None:
+def _claim(directory: Path, work: Path) -> None:
     """Mark an empty folder as that of this export, or check that it is; remove unfinished files.
 
     Raises:
         InputError: it holds something else.
     """
-    release = version("pyarrow") if task.to == "parquet" else ""
-    exported = task.to, release, manifest.name, manifest.build_id, as_json(task.schema), sorted(task.binary)
-    mark, directory = id_of(json.dumps(exported)), task.directory
-    is_folder = task.work.is_dir() and not task.work.is_symlink()
-    inside = os.listdir(task.work) if is_folder else []
-    if not inside:
-        if {*os.listdir(directory)} - {LOCK_NAME, *([_WORK_NAME] if is_folder else [])}:
-            raise InputError(f"{directory} is not empty and holds no export; give a new directory=")
-        make_folder(task.work)
-        (task.work / mark).touch()
-        sync(task.work, directory)
-    elif mark not in inside:
+    is_own = work.is_dir() and not work.is_symlink()
+    if not is_own and {*os.listdir(directory)} - {LOCK_NAME}:
         raise InputError(
-            f"{directory} holds another export: of another dataset, with other options, or by another "
-            "release of pyarrow; remove it, or give a new directory="
+            f"{directory} is not empty, and does not hold this export: another one is of another dataset, "
+            "with other options, or by another release of pyarrow; give a new directory="
         )
-    for name in inside:
-        if _UNFINISHED.fullmatch(name):
-            (task.work / name).unlink()
+    make_folder(work)
+    sync(directory)
+    for name in filter(_UNFINISHED.fullmatch, os.listdir(work)):
+        (work / name).unlink()
 
 
-def _missing(task: Task, parts: Sequence[Part]) -> list[Part]:
-    """Return the parts that are not finished, or no longer as they were written."""
-    recorded = {*os.listdir(task.work)}
-    begun = [part for part in parts if task.done_path(part).name in recorded]
-    with Meter("compare", sum(part.shard.num_bytes for part in begun)) as meter:
-        are_kept = in_threads(task.is_finished, begun, meter.add)
-    kept = {part.path for part, is_kept in zip(begun, are_kept, strict=True) if is_kept}
-    return [part for part in parts if part.path not in kept]
+class _Exported(NamedTuple):
+    """What is exported: the dataset, its format and its features, of which ``binary`` are stored as bytes."""
+
+    root: AnyPath
+    to: str
+    schema: Schema
+    binary: frozenset[str]
+    compression: Compression
 
 
-def _write(task: Task, parts: Sequence[Part], run: Callable[[Work], None]) -> None:
-    work = Work(
-        function=task.write,
-        items=parts,
-        label="export",
-        size=_written(parts),
-        folder=task.work,
-        sources=(task.root,),
-        measure=lambda: sum(part.shard.num_examples for part in parts if task.done_path(part).exists()),
-    )
-    run_work(run, work, task.directory)
+def _write(directory: Path, work: Path, exported: _Exported, part: Part) -> None:
+    """Write one part, which gets its name when it is complete."""
+    path = directory / part.path
+    # a runner that starts its job again after a failure repeats every task
+    if path.exists():
+        return
+    unfinished = work / f"{path.name}.{secrets.token_hex(8)}"
+    groups = _groups(exported, part.shard, partial(check_working, work))
+    _FORMATS[exported.to].write(unfinished, exported.schema, exported.binary, groups, part.first)
+    sync(unfinished)
+    make_folder(path.parent)
+    unfinished.replace(path)
 
 
-def _stamp(path: Path, tick: Tick = lambda _: None) -> list[int]:
-    """Return the size and the CRC-32C of a file; a digest would take a fifth of the time of an export."""
-    num_bytes = crc = 0
-    with path.open("rb", buffering=0) as file:
-        while block := file.read(1 << 20):
-            num_bytes, crc = num_bytes + len(block), google_crc32c.extend(crc, block)
-            tick(len(block))
-    return [num_bytes, crc]
+def _groups(exported: _Exported, shard: Shard, check: Callable[[], object]) -> Iterator[Values]:
+    """Yield the examples of a shard in order, and check at the end that the manifest lists them.
+
+    ``check`` is called after each group, and may end the reading by an error.
+    """
+    root, schema = exported.root, exported.schema
+    path, index = root / shard.path, require_index(root, shard)
+    parser, count = Columns(schema.features), 0
+    footers: list[bytes] = []
+
+    def records() -> Iterator[bytes]:
+        for _, data, ends in read_parts(path, exported.compression, index, np.arange(shard.num_examples)):
+            footers.extend(ends)
+            yield from data
+
+    for group in in_groups(records(), len, _GROUP_BYTES, _GROUP_ROWS):
+        try:
+            columns = parser.parse_records(group)
+        except UnparsedError as error:
+            record = count + error.row
+            raise RecordError(path, record, int(index.offsets[record]), str(error)) from None
+        for feature in schema.features:
+            if feature.is_text and feature.name not in exported.binary:
+                columns[feature.name] = _texts(feature.name, columns[feature.name], path, count)
+        yield columns
+        count += len(group)
+        check()
+    checksums = np.frombuffer(b"".join(footers), "<u4")
+    if examples_digest(index.lengths - FRAME_OVERHEAD, checksums) != shard.examples_digest:
+        raise InputError(
+            f"{path} holds other records than dataset.json lists; 'tfshards verify {root} --deep' lists all "
+            "damage"
+        )
 
 
-def _written(parts: Sequence[Part]) -> Written:
-    shards = [part.shard for part in parts]
-    return Written(sum(each.num_examples for each in shards), sum(each.record_bytes for each in shards))
+def _texts(name: str, values: npt.NDArray[Any], path: AnyPath, first: int) -> npt.NDArray[Any]:
+    """Return byte strings, or lists of them, as text; raise InputError if one is not UTF-8."""
+    texts: list[str | list[str]] = []
+    for record, value in enumerate(values, first):
+        try:
+            is_one = isinstance(value, bytes)
+            texts.append(value.decode() if is_one else [each.decode() for each in np.ravel(value)])
+        except UnicodeDecodeError:
+            raise InputError(
+                f"{path}: {name!r} of record {record} is not UTF-8; give as_bytes=[{name!r}] and a new "
+                "directory=, or leave it out with select="
+            ) from None
+    return objects(texts)

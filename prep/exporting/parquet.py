@@ -10,16 +10,16 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from itertools import accumulate, chain
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import numpy.typing as npt
 
-from tfshards.prep.exporting.examples import Column, Group
 from tfshards.schemas import Feature, Problem, Schema
-from tfshards.schemas.columns import Columns
+from tfshards.schemas.columns import Columns, Values
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.schema import UNCOMMON_DTYPES
 
@@ -47,12 +47,12 @@ def problems(schema: Schema, binary: Collection[str], splits: Collection[str]) -
     return found
 
 
-def write(file: Path, schema: Schema, binary: Collection[str], groups: Iterator[Group], first: int) -> None:
+def write(file: Path, schema: Schema, binary: Collection[str], groups: Iterator[Values], first: int) -> None:
     """Write examples to a new file, each group of them as a row group; they do not hold their numbers."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    def batch(columns: Mapping[str, Column]) -> pa.RecordBatch:
+    def batch(columns: Values) -> pa.RecordBatch:
         arrays = [_array(each, columns[each.name], each.name in binary) for each in schema.features]
         return pa.RecordBatch.from_arrays(arrays, schema.names)
 
@@ -64,8 +64,8 @@ def write(file: Path, schema: Schema, binary: Collection[str], groups: Iterator[
     # nearly every encoded image is different
     plain = [feature.name for feature in schema.features if not feature.is_encoded]
     with pq.ParquetWriter(file, arrow, use_dictionary=plain, write_statistics=plain) as writer:
-        for group in groups:
-            writer.write_batch(batch(group.columns))
+        for columns in groups:
+            writer.write_batch(batch(columns))
 
 
 def _description(feature: Feature, schema: Schema, arrow: pa.DataType) -> Json:
@@ -83,7 +83,7 @@ def _description(feature: Feature, schema: Schema, arrow: pa.DataType) -> Json:
     return described
 
 
-def _array(feature: Feature, values: Column, is_binary: bool) -> pa.Array:
+def _array(feature: Feature, values: npt.NDArray[Any], is_binary: bool) -> pa.Array:
     """Return the values of a feature in some examples as an array of its Arrow type."""
     import pyarrow as pa
 

@@ -13,15 +13,16 @@ import re
 import tarfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.prep.exporting.examples import Group
 from tfshards.prep.imaging.formats import HEAD_BYTES, format_of
 from tfshards.schemas import Feature, Problem, Schema, pixel_files
+from tfshards.schemas.columns import Values
 
 
 def path(name: str, split: str, number: int, total: int) -> str:
@@ -44,16 +45,18 @@ def problems(schema: Schema, binary: Collection[str], splits: Collection[str]) -
     return found
 
 
-def write(file: Path, schema: Schema, binary: Collection[str], groups: Iterator[Group], first: int) -> None:
+def write(file: Path, schema: Schema, binary: Collection[str], groups: Iterator[Values], first: int) -> None:
     """Write examples to a new file; ``first`` is the number of the first one in its split."""
     files = [*_files(schema, binary)]
+    numbers = count(first)
     with file.open("xb") as tar:
-        for group in groups:
-            for row in range(group.num_examples):
-                for feature, member, encode in files:
-                    content = encode(group.columns[feature.name][row])
+        for columns in groups:
+            for values in zip(*(columns[feature.name] for feature, *_ in files), strict=True):
+                number = next(numbers)
+                for (feature, member, encode), value in zip(files, values, strict=True):
+                    content = encode(value)
                     suffix = _suffix_of(content) if feature.is_encoded else ""
-                    header = tarfile.TarInfo(f"{first + group.first + row:09d}.{member}{suffix}")
+                    header = tarfile.TarInfo(f"{number:09d}.{member}{suffix}")
                     # no time and no owner, so that equal examples are equal bytes
                     header.size, header.mode = len(content), 0o644
                     # GNU's format allows long names, and writes short ones as all formats do

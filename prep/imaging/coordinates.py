@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfshards.prep.imaging.masks import Geometry
-from tfshards.prep.imaging.reasons import Reason
-from tfshards.prep.imaging.whitelist import ImageError
+from tfshards.prep.imaging.reasons import ImageError, Reason
 from tfshards.schemas.coordinates import Coordinates
 
 Outside: TypeAlias = Literal["reject", "clip", "keep"]

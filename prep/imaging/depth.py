@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfshards.prep.imaging.pillow import Header, Image
-from tfshards.prep.imaging.reasons import Reason
-from tfshards.prep.imaging.whitelist import ImageError
+from tfshards.prep.imaging.reasons import ImageError, Reason
 
 WHITE = 0xFFFF
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tfshards.prep.imaging.depth import WHITE, gray_samples
-from tfshards.prep.imaging.pillow import Header, Image, ImageFile
-from tfshards.prep.imaging.reasons import Reason
-from tfshards.prep.imaging.whitelist import ImageError
+from tfshards.prep.imaging.pillow import Header, Image
+from tfshards.prep.imaging.reasons import ImageError, Reason
 
 # EXIF orientations that exchange width and height.
 SIDEWAYS = (5, 6, 7, 8)
@@ -57,19 +56,6 @@ def mask_turn(mask: Geometry, images: Sequence[Geometry]) -> int:
         )
     sizes = " or ".join(dict.fromkeys("{} x {}".format(*image.upright) for image in images))
     raise ImageError(Reason.MISMATCH, f"{wide} x {high} pixels, but its image has {sizes}")
-
-
-def check_numbers(image: Image.Image, header: Header, data: bytes) -> None:
-    """Raise ImageError if a number of a mask in a binary PGM exceeds white: Pillow lowers it to white."""
-    white = header.white
-    if header.format != "PPM" or white is None:
-        return
-    codec, _, offset, args = cast("ImageFile.ImageFile", image).tile[0]
-    if codec == "ppm" and isinstance(args, tuple) and args[0] == "L":
-        dtype = np.dtype(np.uint8 if white < 256 else ">u2")
-        count = min(image.width * image.height, (len(data) - offset) // dtype.itemsize)
-        if np.frombuffer(data, dtype, count, offset).max(initial=0) > white:
-            raise ImageError(Reason.DAMAGED, f"has values above {white}, the largest according to its header")
 
 
 def class_numbers(image: Image.Image, header: Header, *, is_deep: bool) -> Image.Image:

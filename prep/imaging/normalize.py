@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from tfshards.prep.imaging import jpeg
 from tfshards.prep.imaging.convert import REDUCING_GAP, convert, orientation_of
-from tfshards.prep.imaging.masks import SIDEWAYS, Geometry, check_numbers, mask_turn
-from tfshards.prep.imaging.options import MAX_BYTES, ImageOptions
+from tfshards.prep.imaging.masks import SIDEWAYS, Geometry, mask_turn
+from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.imaging.pillow import (
     Header,
     Image,
@@ -23,9 +23,8 @@ from tfshards.prep.imaging.pillow import (
     opened,
     why_not_opened,
 )
-from tfshards.prep.imaging.reasons import Reason
+from tfshards.prep.imaging.reasons import ImageError, Reason
 from tfshards.prep.imaging.whitelist import (
-    ImageError,
     check_header,
     check_pixels,
     check_strips,
@@ -54,7 +53,7 @@ def normalize(
     """Return ``data`` itself if TensorFlow and Pillow decode it to the same pixels, else re-encode the image.
 
     Args:
-        data: content of the file.
+        data: content of the file, whose size was checked when it was read.
         options: how to convert and check it.
         suffix: of the file's name, lowercase, with the dot; the content takes precedence.
         images: those that a mask may belong to; it is turned like them, and has their size.
@@ -66,8 +65,6 @@ def normalize(
         return Normalized(data, (), None)
     if not data:
         raise ImageError(Reason.EMPTY, "the file has no bytes")
-    if len(data) > MAX_BYTES:
-        raise ImageError(Reason.TOO_LARGE, f"{len(data)} bytes; at most {MAX_BYTES}")
     built = jpeg.structure(data) if data.startswith(jpeg.START) else None
     kept = _kept_jpeg(built, data, options, suffix) if built and not options.mask else None
     if kept is not None:
@@ -79,7 +76,9 @@ def normalize(
     except ImageError:
         raise
     except Image.DecompressionBombError as error:
-        raise ImageError(Reason.TOO_LARGE, str(error)) from None
+        # Pillow states twice the limit
+        size = str(error).partition(" exceeds")[0]
+        raise ImageError(Reason.TOO_LARGE, f"{size}; at most {options.max_pixels}") from None
     except UnidentifiedImageError:
         why = why_not_opened(data)
         if why is not None:
@@ -87,7 +86,8 @@ def normalize(
         detail = f"starts with {data[:8].hex(' ')}, opens as none of {', '.join(formats())}"
         raise ImageError(Reason.UNREADABLE, detail) from None
     except Exception as error:  # Pillow's decoders raise almost anything for damaged bytes
-        detail = f"{type(error).__name__}: {error}".strip()
+        # what an OSError says needs no name
+        detail = str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}".strip()
         raise ImageError(Reason.DAMAGED, detail.encode("unicode_escape").decode()) from None
 
 
@@ -127,8 +127,6 @@ def _keep_or_convert(
     images: Sequence[Geometry],
 ) -> Normalized:
     check_header(header, options)
-    if options.mask:
-        check_numbers(image, header, data)
     notes = list(notes_of(header, suffix))
     view, turn = _turned(image, options, images)
     size = options.size.size(*view.upright) if options.size else view.upright

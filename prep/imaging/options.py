@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, TypeAlias
+from dataclasses import dataclass, fields
+from typing import Literal, NamedTuple, TypeAlias
 
 from tfshards.prep.option import check_choices, recorded_options
 from tfshards.schemas import OptionsError
@@ -110,22 +110,6 @@ class ImageOptions:
     for_training: int | None = None
     # set by sources for the images that are class maps: one channel of numbers, never mixed or scaled
     mask: bool = False
-    # quality of JPEG without jpeg_quality; appending keeps the one of the build
-    usual_quality: int = JPEG_QUALITY
-
-    # Names of the options that manifests record.
-    RECORDED: ClassVar[tuple[str, ...]] = (
-        "check",
-        "channels",
-        "depth",
-        "mask_depth",
-        "alpha",
-        "animation",
-        "resize",
-        "format",
-        "jpeg_quality",
-        "max_pixels",
-    )
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -168,8 +152,7 @@ class ImageOptions:
 
     def _check_pairs(self) -> None:
         """Raise OptionsError if two options exclude each other."""
-        defaults = {name: field.default for name, field in type(self).__dataclass_fields__.items()}
-        changed = [f"{name}=" for name, value in defaults.items() if getattr(self, name) != value]
+        changed = [f"{each.name}=" for each in fields(self) if getattr(self, each.name) != each.default]
         if self.check == "none" and len(changed) > 1:
             left_out = " and ".join(changed[1:])
             raise OptionsError(f"check='none' stores the bytes unchanged; leave out {left_out}")
@@ -199,7 +182,7 @@ class ImageOptions:
     @property
     def quality(self) -> int:
         """The quality of images that are written as JPEG."""
-        return self.jpeg_quality or self.usual_quality
+        return self.jpeg_quality or JPEG_QUALITY
 
     @property
     def dtype(self) -> str:
@@ -215,12 +198,11 @@ class ImageOptions:
     def to_json(self) -> dict[str, Json]:
         """Return the options that change which bytes are written, with the values that apply.
 
-        Defaults are not left out, since another release may have others. ``mask`` is a property of a feature,
-        and ``quality`` is what ``jpeg_quality`` stands for.
+        Defaults are not left out, since another release may have others; ``quality`` is the one that applies.
         """
         if self.check == "none":
             return {"check": "none", "max_bytes": MAX_BYTES}
-        values = {name: getattr(self, name) for name in self.RECORDED}
+        values = {name: getattr(self, name) for name in _RECORDED}
         alpha = "keep" if self.keeps_alpha else "white"
         return {**values, "max_bytes": MAX_BYTES, "alpha": alpha, "quality": self.quality}
 
@@ -230,8 +212,17 @@ def _is_integer(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+# What manifests record: ``for_training`` stands for others, and ``mask`` is a property of a feature.
+_RECORDED = tuple(each.name for each in fields(ImageOptions) if each.name not in ("for_training", "mask"))
+
+
+def recorded_images(recorded: Mapping[str, Json]) -> ImageOptions:
+    """Return the image options among the options that a manifest records."""
+    return ImageOptions(**recorded_options(_RECORDED, recorded))
+
+
 def changed_images(recorded: Mapping[str, Json]) -> dict[str, Json]:
     """Return the image options among the options that a manifest records that are not the defaults."""
     defaults = ImageOptions().to_json()
-    values = recorded_options(ImageOptions.RECORDED, recorded)
+    values = recorded_options(_RECORDED, recorded)
     return {name: value for name, value in values.items() if value != defaults.get(name)}

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from functools import cache
 from importlib.metadata import version
 from itertools import islice
-from typing import IO, Literal, NamedTuple, TypeAlias, cast
+from typing import Literal, NamedTuple, TypeAlias, cast
 
 try:
     import PIL
@@ -75,20 +75,15 @@ _logger = logging.getLogger("PIL.TiffImagePlugin")
 
 @contextmanager
 def opened(
-    data: bytes | IO[bytes],
-    allowed: tuple[str, ...] | None = None,
-    max_pixels: int = DEFAULT_MAX_PIXELS,
-    *,
-    allows_truncated: bool = False,
+    data: bytes, max_pixels: int = DEFAULT_MAX_PIXELS, *, allows_truncated: bool = False
 ) -> Iterator[Image.Image]:
     """Open an image without Pillow's warnings and messages, whatever the settings of the process are.
 
     Whatever Pillow warns about is checked by this package. Pillow opens no image above twice ``max_pixels``;
     of several threads, the largest value applies.
     """
-    file = io.BytesIO(data) if isinstance(data, bytes) else data
     quiet = _quiet(max_pixels, allows_truncated=allows_truncated)
-    with quiet, Image.open(file, formats=allowed or formats()) as image:
+    with quiet, Image.open(io.BytesIO(data), formats=formats()) as image:
         yield image
 
 

@@ -1,7 +1,8 @@
-"""Why inputs are rejected, and what conversions of accepted ones lose: two tables."""
+"""Why inputs are rejected, and what conversions of accepted ones lose."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
@@ -24,6 +25,19 @@ class Reason(str, Enum):
     OUTSIDE = "box outside"
     MISSING = "missing"
     DUPLICATE = "duplicate"
+
+
+@dataclass(eq=False)
+class ImageError(Exception):
+    """An image is rejected.
+
+    Attributes:
+        reason: why.
+        detail: an explanation without control characters.
+    """
+
+    reason: Reason
+    detail: str
 
 
 class Loss(NamedTuple):

@@ -18,10 +18,8 @@ from tfshards.prep.imaging.pillow import (
     one_at_a_time,
     opened,
 )
+from tfshards.prep.imaging.pixels import stored_picture
 from tfshards.schemas import Feature
-
-# What an audit decodes: only formats whose decoders execute nothing.
-_AUDITED = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
 
 
 def describe(data: bytes) -> str:
@@ -45,11 +43,7 @@ def stored_header(data: bytes) -> Header | None:
 
 @contextmanager
 def readable(
-    data: bytes,
-    allowed: tuple[str, ...] | None = None,
-    max_pixels: int = DEFAULT_MAX_PIXELS,
-    *,
-    allows_truncated: bool = False,
+    data: bytes, max_pixels: int = DEFAULT_MAX_PIXELS, *, allows_truncated: bool = False
 ) -> Iterator[Picture]:
     """Open an encoded image; the arguments are those of ``opened``.
 
@@ -57,7 +51,7 @@ def readable(
         ValueError: it cannot be decoded, or has too many pixels; the message has no control characters.
     """
     try:
-        with opened(data, allowed, max_pixels, allows_truncated=allows_truncated) as image:
+        with opened(data, max_pixels, allows_truncated=allows_truncated) as image:
             if image.width * image.height > max_pixels:
                 raise ValueError(f"{image.width} x {image.height} pixels; at most {max_pixels}")
             yield image
@@ -98,27 +92,25 @@ def decoded_fault(data: bytes, feature: Feature, max_pixels: int) -> str | None:
     return None
 
 
-def glance(data: bytes, side: int) -> tuple[tuple[int, int], Picture | None]:
-    """Return an image's (width, height) in pixels and a gray copy of it, ``side`` pixels wide and high.
-
-    If ``side`` is 0, there is no copy, and no pixel is decoded. A JPEG is decoded at the smallest scale that
-    has at least twice the side.
+@contextmanager
+def stored_image(data: bytes, feature: Feature) -> Iterator[Picture]:
+    """Open the value of an image feature, encoded or as pixels.
 
     Raises:
-        ValueError: the image cannot be decoded; the message has no control characters.
+        ValueError: it cannot be decoded; the message has no control characters.
     """
-    with readable(data, _AUDITED) as image:
-        return glance_at(image, side)
+    if feature.is_encoded:
+        with readable(data) as image:
+            yield image
+    else:
+        yield stored_picture(data, feature)
 
 
-def glance_at(image: Picture, side: int) -> tuple[tuple[int, int], Picture | None]:
-    """Return the same of a picture."""
-    size = image.size
-    if not side:
-        return size, None
+def gray_copy(image: Picture, side: int) -> Picture:
+    """Return a gray copy, ``side`` pixels wide and high; a JPEG is decoded at twice the side at least."""
     image.draft("L", (2 * side, 2 * side))
     gray = stretched(image) if image.mode.startswith("I") else image.convert("L")
-    return size, gray.resize((side, side), Image.Resampling.LANCZOS)
+    return gray.resize((side, side), Image.Resampling.LANCZOS)
 
 
 def stretched(image: Picture) -> Picture:

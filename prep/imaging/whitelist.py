@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
 from tfshards.prep.imaging import jpeg, png
 from tfshards.prep.imaging.formats import SUFFIXES, format_named
 from tfshards.prep.imaging.options import LONGEST, MAX_FRAMES, MAX_SIDE, Channels, ImageOptions
 from tfshards.prep.imaging.pillow import Header, Image
-from tfshards.prep.imaging.reasons import Reason
+from tfshards.prep.imaging.reasons import ImageError, Reason
 
 # By format and by the channels of the options: the modes that both decoders decode to the same pixels.
 _KEPT_MODES: Mapping[str, Mapping[Channels, tuple[str, ...]]] = {
@@ -24,19 +23,6 @@ _JPEG_IN_TIFF = 7
 _FAX, _LOSSY = (2, 3, 4, 32771), (6, _JPEG_IN_TIFF, 50001)
 # Tags of a TIFF: where its strips or tiles are, and their bytes.
 _STRIP_OFFSETS, _STRIP_BYTES, _TILE_OFFSETS, _TILE_BYTES = 273, 279, 324, 325
-
-
-@dataclass(eq=False)
-class ImageError(Exception):
-    """An image is rejected.
-
-    Attributes:
-        reason: why.
-        detail: an explanation without control characters.
-    """
-
-    reason: Reason
-    detail: str
 
 
 def check_size(size: tuple[int, int], options: ImageOptions) -> None:
@@ -84,6 +70,9 @@ def _loss(image: Header, options: ImageOptions) -> str | None:
     if options.mask and (not format_named(image.format).is_exact or image.compression in _LOSSY):
         name = "TIFF with JPEG or WebP inside" if image.compression else image.format
         return f"{name} does not keep the numbers of a mask; save masks as PNG"
+    if options.mask and image.format == "PPM" and image.white not in (None, 0xFF, 0xFFFF):
+        # Pillow scales the numbers, and lowers those above white to white
+        return f"a PGM whose white is {image.white}, neither 255 nor 65535; save masks as PNG"
     if not options.mask and options.depth != 8 and image.depth == "color":
         return (
             f"{image.format} of {image.bits} bits in mode {image.mode}: 'tfshards build arrays' stores "

@@ -6,9 +6,7 @@ import hashlib
 import json
 import math
 import os
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from fractions import Fraction
 
 import numpy as np
 
@@ -21,9 +19,6 @@ from tfshards.prep.sources.classes import quoted
 from tfshards.prep.sources.keys import parts_of
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.json_reader import Json
-
-# A split whose share of the examples differs from its ratio by more is reported.
-_TOLERANCE = Fraction(1, 20)
 
 
 def check_types(source: Source, seed: int, options: Options) -> None:
@@ -80,7 +75,6 @@ def make_plan(
         *listing.warnings,
         *_unlike_numbers(listing.schema.class_names),
         *_missing_classes(listing, membership),
-        *(_missed_ratios(listing, membership, options) if options.group_by else ()),
     )
     digest = _inputs_digest(listing, membership)
     plan_id = plan_id_of(name, listing.schema, all_options, digest)
@@ -113,33 +107,6 @@ def _missing_classes(listing: Listing, membership: Membership) -> Iterator[str]:
         if lacking and not np.any(found < 0):
             classes = quoted([names[label] for label in lacking] if names else lacking)
             yield f"the split {split!r} has no examples of {classes}; the classes keep their numbers"
-
-
-def _missed_ratios(listing: Listing, membership: Membership, options: Options) -> Iterator[str]:
-    """Yield a warning about the largest miss of a ratio, of all examples or of a class that is stratified."""
-    held = {}
-    for split, numbers in membership.examples.items():
-        held[split] = Counter[int | None]({None: len(numbers)})
-        if options.stratify and listing.labels is not None:
-            held[split].update(listing.labels[numbers].tolist())
-    totals = sum(held.values(), Counter[int | None]())
-    misses = [
-        (abs(Fraction(held[split][label], total) - ratio), split, label)
-        for split, ratio in options.ratios.items()
-        for label, total in totals.items()
-        # less than one example is a matter of rounding
-        if abs(held[split][label] - ratio * total) >= max(Fraction(1), _TOLERANCE * total)
-    ]
-    if misses:
-        _, split, label = max(misses, key=lambda miss: miss[0])
-        names = listing.schema.class_names
-        name = repr(names[label]) if names and label is not None and label >= 0 else str(label)
-        of = "" if label is None else f" of class {name}"
-        more = f"; {len(misses) - 1} other misses are smaller" if len(misses) > 1 else ""
-        yield (
-            f"the split {split!r} has {held[split][label]:,} of {totals[label]:,} examples{of}, but its "
-            f"ratio is {options.ratios[split]}, since groups are not divided{more}"
-        )
 
 
 def _membership(listing: Listing, seed: int, options: Options) -> Membership:

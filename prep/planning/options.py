@@ -10,7 +10,7 @@ from numbers import Integral
 from typing import ClassVar, Literal, TypeAlias
 
 from tfshards.prep.option import changed_options, check_choices
-from tfshards.prep.planning.splits import parse_fraction, parse_ratios
+from tfshards.prep.planning.splits import exact_ratios, parse_fraction
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.compression import Compression, recorded_release
 from tfshards.schemas.errors import counted, parse_size
@@ -81,8 +81,8 @@ class Options:
 
     @property
     def ratios(self) -> dict[str, Fraction]:
-        """Exact split ratios; a float is taken as the decimal number that it prints as."""
-        return _exact(self.splits)
+        """Exact split ratios."""
+        return exact_ratios(self.splits)
 
     @property
     def shard_bytes(self) -> int:
@@ -107,10 +107,6 @@ class Options:
             found["compression"] = {**recorded_release(self.compression)}
         # shards differ by at most one example
         return {**found, "balance": "count"}
-
-
-def _exact(splits: Mapping[str, Fraction | float | str]) -> dict[str, Fraction]:
-    return parse_ratios([f"{name}={ratio}" for name, ratio in splits.items()])
 
 
 def parse_shard_size(shard_size: str | int | None) -> int | None:

@@ -51,28 +51,26 @@ class Membership:
     cuts: Mapping[str, Json] = field(default_factory=dict)
 
 
-def parse_ratios(texts: Sequence[str]) -> dict[str, Fraction]:
-    """Return the ratios in texts such as ``train=0.9`` or ``val=10%``, exactly.
+def exact_ratios(splits: Mapping[str, str | float | Fraction]) -> dict[str, Fraction]:
+    """Return the exact ratio of each split; a float is taken as the decimal number that it prints as.
 
     Raises:
         OptionsError: a name or ratio is not allowed, or the ratios do not add up to 1.
     """
     ratios: dict[str, Fraction] = {}
-    for text in texts:
-        name, _, number = text.partition("=")
-        if name in ratios:
-            raise OptionsError(f"splits={text!r} gives the ratio of split {name!r} a second time")
+    for name, given in splits.items():
         if fault := name_fault(name):
             raise OptionsError(f"the split name {fault}")
         try:
-            ratios[name] = parse_fraction(number)
+            ratios[name] = parse_fraction(str(given))
         except (ValueError, ZeroDivisionError):
-            raise OptionsError(f"splits={text!r} must be NAME=RATIO, such as train=0.9 or val=10%") from None
+            raise OptionsError(f"the ratio {name}={given} must be a number, such as 0.9 or 10%") from None
         if not 0 < ratios[name] <= 1:
-            raise OptionsError(f"split {name!r}: the ratio {number} must be above 0 and at most 1, as 80%")
+            raise OptionsError(f"split {name!r}: the ratio {given} must be above 0 and at most 1, as 80%")
     if ratios and sum(ratios.values()) != 1:
         total = f"{float(sum(ratios.values())):g}"
-        raise OptionsError(f"the split ratios {' + '.join(texts)} add up to {total}; they must add up to 1")
+        texts = " + ".join(f"{name}={given}" for name, given in splits.items())
+        raise OptionsError(f"the split ratios {texts} add up to {total}; they must add up to 1")
     return ratios
 
 

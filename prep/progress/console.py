@@ -29,7 +29,7 @@ class _Handler(logging.Handler):
         bars = sys.modules.get("tqdm.std")
         # a closed file raises ValueError
         with suppress(OSError, ValueError):
-            if bars is not None:
+            if bars is not None and sys.stderr is not None:
                 bars.tqdm.write("\n".join(lines), file=sys.stderr)
             elif sys.stderr is not None:
                 print(*lines, sep="\n", file=sys.stderr)

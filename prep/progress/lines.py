@@ -1,6 +1,6 @@
 """What is reported while something works: status lines, warnings, and how much is done.
 
-Lines go to the logger ``tfshards``, and how much is done to a bar of tqdm, or to the logger as well.
+Lines go to the logger ``tfshards``, and how much is done to tqdm, which shows a bar, or lines as well.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-import time
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
@@ -51,74 +50,62 @@ class Written(NamedTuple):
         return self.num_bytes + _BYTES_PER_EXAMPLE * self.num_examples
 
 
+class _Lines:
+    """A file for tqdm that reports its texts."""
+
+    def write(self, text: str) -> None:
+        if line := text.strip():
+            report_line(line)
+
+    def flush(self) -> None:
+        pass
+
+
 class Meter:
     """Shows how much is done, counted from any thread; a context manager that ends the bar.
 
-    A terminal and a notebook show a bar, unless status lines are not wanted either; elsewhere there is a line
-    a minute.
+    A terminal and a notebook show a bar; elsewhere there is a line a minute. There is neither if status lines
+    are not wanted.
     """
 
     def __init__(self, label: str, total: int | None, unit: Literal["examples", "bytes"] = "bytes") -> None:
         """Start at 0 of ``total``, which is None if it is not known."""
-        self._label, self._total, self._is_bytes = label, total, unit == "bytes"
-        self._done, self._started = 0, time.monotonic()
-        self._reported = self._started
-        self._lock = threading.Lock()
         is_notebook = "ipykernel" in sys.modules
         # standard error may be closed
         has_bar = is_notebook or (sys.stderr is not None and sys.stderr.isatty())
-        self._bar = self._make_bar("tqdm.auto" if is_notebook else "tqdm.std") if has_bar else None
-
-    def _make_bar(self, module: str) -> tqdm[object]:
+        options: dict[str, object] = {"unit": "B", "unit_scale": True, "unit_divisor": 1024}
+        if unit == "examples":
+            options = {"unit": " examples", "unit_scale": (total or 0) >= _SCALED_EXAMPLES}
+        if not has_bar:
+            options |= {"file": _Lines(), "mininterval": LINE_SECONDS, "delay": LINE_SECONDS}
+            options["bar_format"] = "{desc}: {n_fmt} of {total_fmt}{unit}, {rate_fmt}, {remaining} left"
         # not at the top: most commands do not need it
-        bar = import_module(module).tqdm(
-            total=self._total,
-            desc=self._label,
-            **self._units,
-            dynamic_ncols=True,
+        bar = import_module("tqdm.auto" if is_notebook else "tqdm.std").tqdm(
+            total=total,
+            desc=label,
+            dynamic_ncols=has_bar,
             # nothing is left of what only compares or verifies
-            leave=not self._is_bytes,
+            leave=has_bar and unit == "examples",
             miniters=0,
             # examples arrive shard by shard: only the average since the start gives the time left
             smoothing=0,
             disable=LOGGER.level > logging.INFO,
+            **options,
         )
-        return cast("tqdm[object]", bar)
-
-    @property
-    def _units(self) -> dict[str, str | int]:
-        if self._is_bytes:
-            return {"unit": "B", "unit_scale": True, "unit_divisor": 1024}
-        return {"unit": " examples", "unit_scale": (self._total or 0) >= _SCALED_EXAMPLES}
+        self._bar = cast("tqdm[object]", bar)
+        self._lock = threading.Lock()
 
     def __enter__(self) -> Meter:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if self._bar is not None:
-            self._bar.close()
+        self._bar.close()
 
     def add(self, count: int) -> None:
         """Count examples or bytes as done."""
         with self._lock:
-            self._done += count
-            if self._bar is not None:
-                self._bar.update(count)
-            elif (now := time.monotonic()) - self._reported >= LINE_SECONDS:
-                self._reported = now
-                report_line(self._line(now - self._started))
+            self._bar.update(count)
 
     def reach(self, done: int) -> None:
         """Count what is done by now, given as a total; it never decreases."""
-        self.add(max(0, done - self._done))
-
-    def _line(self, seconds: float) -> str:
-        line = import_module("tqdm.std").tqdm.format_meter(
-            self._done,
-            self._total,
-            seconds,
-            prefix=self._label,
-            bar_format="{desc}: {n_fmt} of {total_fmt}{unit}, {rate_fmt}, {remaining} left",
-            **self._units,
-        )
-        return str(line)
+        self.add(max(0, done - int(self._bar.n)))

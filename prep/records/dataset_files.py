@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import BinaryIO
 
 from tfshards.schemas import InputError, Manifest, Problem
-from tfshards.schemas.manifest_file import OTHER_BYTES, is_manifest
+from tfshards.schemas.manifest import OTHER_BYTES, is_manifest
 from tfshards.schemas.names import MANIFEST_NAME
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.untrusted import open_regular

@@ -18,8 +18,8 @@ SMALL_BYTES = 4096
 
 _FLOAT = struct.Struct("<f")
 # field number << 3 | 2: length-delimited
-LIST_TAGS = {"bytes": b"\x0a", "float": b"\x12", "int64": b"\x1a"}
-FIRST, SECOND = b"\x0a", b"\x12"
+_LIST_TAGS = {"bytes": b"\x0a", "float": b"\x12", "int64": b"\x1a"}
+_FIRST, _SECOND = b"\x0a", b"\x12"
 
 
 def example_encoder(schema: Schema) -> Callable[[Sequence[Values]], Sequence[bytes]]:
@@ -37,17 +37,10 @@ def example_encoder(schema: Schema) -> Callable[[Sequence[Values]], Sequence[byt
             packed: bytes = pack(values[index]) if pack else values[index]  # type: ignore[assignment]
             parts += (header(len(packed)), packed)
         total = sum(map(len, parts))
-        parts.insert(0, FIRST + _varint(total))
+        parts.insert(0, _FIRST + _varint(total))
         return parts if total >= SMALL_BYTES else (b"".join(parts),)
 
     return encode
-
-
-def canonical(example: ParsedExample, name: str) -> bytes:
-    """Return bytes that are equal if the values of the feature ``name`` are; none if it is missing."""
-    wire, values = example.typed(name)
-    pack = {"bytes": _pack_strings, "int64": _pack_ints, "float": _pack_floats}
-    return LIST_TAGS[wire] + pack[wire](values) if wire else b""
 
 
 def with_label(data: bytes, name: str, label: int) -> bytes:
@@ -63,18 +56,18 @@ def _header(feature: Feature) -> Callable[[int], bytes]:
     These are tags and lengths, which depend only on that length; the latest ones are cached.
     """
     name = feature.name.encode()
-    name_part = FIRST + _varint(len(name)) + name + SECOND
-    tag = LIST_TAGS[feature.wire]
+    name_part = _FIRST + _varint(len(name)) + name + _SECOND
+    tag = _LIST_TAGS[feature.wire]
     is_bytes_list, is_packed = feature.holds_strings and not feature.is_single, feature.wire != "bytes"
 
     @lru_cache(maxsize=4096)
     def header(length: int) -> bytes:
         # From the inside out: the only field of the list, the list, the entry of the map. An empty packed
         # list is not written; an empty string is.
-        head = b"" if is_bytes_list or (is_packed and not length) else FIRST + _varint(length)
+        head = b"" if is_bytes_list or (is_packed and not length) else _FIRST + _varint(length)
         head = tag + _varint(len(head) + length) + head
         head = name_part + _varint(len(head) + length) + head
-        return FIRST + _varint(len(head) + length) + head
+        return _FIRST + _varint(len(head) + length) + head
 
     return header
 
@@ -90,7 +83,7 @@ def _packer(feature: Feature) -> Callable[[Values], bytes] | None:
 
 def _pack_strings(values: Values) -> bytes:
     strings = cast("Sequence[bytes]", values)
-    return b"".join(FIRST + _varint(len(value)) + value for value in strings)
+    return b"".join(_FIRST + _varint(len(value)) + value for value in strings)
 
 
 def _pack_ints(values: Values) -> bytes:

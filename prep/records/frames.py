@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
-from typing import BinaryIO, NamedTuple, cast
+from itertools import chain, pairwise
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -75,11 +74,11 @@ class Frame(NamedTuple):
     fault: str | None = None
 
     @classmethod
-    def of(cls, number: int, offset: int, found: bytes, length: int, reason: str = "") -> Frame:
-        """Return the frame in the bytes at its place; ``reason`` is why there are too few, if it is known."""
+    def of(cls, number: int, offset: int, found: bytes, length: int) -> Frame:
+        """Return the frame in the bytes at its place, fewer where the file ends."""
         fault = frame_fault(found, length)
         if len(found) < length + FRAME_OVERHEAD or stated_length(found[:HEADER_BYTES]) not in (None, length):
-            return cls(number, offset, None, fault=reason or fault)
+            return cls(number, offset, None, fault=fault)
         data = found[HEADER_BYTES:-FOOTER_BYTES]
         return cls(number, offset, data, masked_crc32c(data), fault)
 
@@ -90,94 +89,59 @@ class Frame(NamedTuple):
         return self.data
 
 
-# Without an index
+def read_in_order(
+    path: AnyPath, compression: Compression, index: RecordIndex | None = None
+) -> Iterator[Frame]:
+    """Yield every frame of a file, sound or damaged, up to the first one that is not there or has no length.
 
-
-def read_records(path: AnyPath, compression: Compression) -> Iterator[tuple[int, bytes]]:
-    """Yield the offset and the data of each record; raise RecordError for the first damaged one."""
-    for each in read_in_order(path, compression):
-        yield each.offset, each.require_data(path)
-
-
-def read_in_order(path: AnyPath, compression: Compression) -> Iterator[Frame]:
-    """Yield every frame of a file that has no index, up to the first one whose length is not known.
-
-    A length that exceeds the file, or what it can hold compressed, allocates no memory.
+    The index has the lengths of damaged frames, so that they hide no others. A length that exceeds the file,
+    or what it can hold compressed, allocates no memory.
     """
     number = offset = 0
+    lengths = None if index is None else (index.lengths - FRAME_OVERHEAD).tolist()
     try:
         file, most_bytes = open_unpacked(path, compression, _BUFFER_BYTES)
         with file:
-            while header := file.read(HEADER_BYTES):
-                length = stated_length(header) if len(header) == HEADER_BYTES else 0
+            while (header := file.read(HEADER_BYTES)) or (lengths and number < len(lengths)):
+                if lengths is None:
+                    length = stated_length(header) if len(header) == HEADER_BYTES else 0
+                    why = "the checksum of the record's length does not match; what follows cannot be located"
+                else:
+                    length = lengths[number] if number < len(lengths) else None
+                    why = f"the records should end at byte {offset}, but more bytes follow"
                 if length is None:
-                    fault = "the checksum of the record's length does not match"
-                    yield Frame(
-                        number, offset, None, fault=f"{fault}; the records after it cannot be located"
-                    )
+                    yield Frame(number, offset, None, fault=why)
                     return
                 fits = length <= min(most_bytes - offset - FRAME_OVERHEAD, MAX_RECORD_BYTES)
                 rest = read_gradually(file, length + FOOTER_BYTES) if fits else b""
                 data = rest[:-FOOTER_BYTES]
                 checksum = masked_crc32c(data)
-                found = Frame(number, offset, data, checksum)
-                is_whole = len(rest) == length + FOOTER_BYTES
-                if not is_whole or rest[-FOOTER_BYTES:] != checksum.to_bytes(FOOTER_BYTES, "little"):
-                    found = Frame.of(number, offset, header + rest, length)
-                yield found
-                if found.data is None:
-                    return
+                is_whole = len(rest) == length + FOOTER_BYTES and header == header_of(length)
+                if is_whole and rest[-FOOTER_BYTES:] == checksum.to_bytes(FOOTER_BYTES, "little"):
+                    yield Frame(number, offset, data, checksum)
+                else:
+                    yield (found := Frame.of(number, offset, header + rest, length))
+                    if found.data is None:
+                        return
                 number, offset = number + 1, offset + FRAME_OVERHEAD + length
     except CODEC_ERRORS as error:
-        yield Frame(number, offset, None, fault=_unpacked_fault(error))
-
-
-def _unpacked_fault(error: Exception) -> str:
-    return f"the compressed data are damaged: {error}; the records after it cannot be read"
+        fault = f"the compressed data are damaged: {error}; the records after it cannot be read"
+        yield Frame(number, offset, None, fault=fault)
 
 
 # By the index
 
 
-def read_frames(path: AnyPath, compression: Compression, index: RecordIndex) -> Iterator[Frame]:
-    """Yield the frame of each record of a shard, and another one with a fault if more bytes follow."""
-    yield from read_some(path, compression, index, np.arange(len(index.lengths)))
-    end, fault = index.num_bytes, ""
-    if compression == "none":
-        is_longer = path.stat().st_size > end
-    else:
-        # also compares the checksum at the end of the compressed data
-        ((more, fault),) = _bytes_of(path, compression, [(end, end + 1)])
-        is_longer = bool(more)
-    if fault or is_longer:
-        more_follow = f"the records should end at byte {end}, but more bytes follow"
-        yield Frame(len(index.lengths), end, None, fault=fault or more_follow)
-
-
-def read_some(
+def read_parts(
     path: AnyPath, compression: Compression, index: RecordIndex, records: IntArray
-) -> Iterator[Frame]:
-    """Yield the frame of each of some records of a shard, sound or damaged; ascending order is fastest.
+) -> Iterator[tuple[Part, list[bytes], list[bytes]]]:
+    """Yield some records of a shard in parts: the part, their data, and the footers of their frames.
 
     Args:
         path: the shard.
         compression: its compression; a compressed shard is inflated up to the last of the records.
         index: its index.
-        records: numbers of the records, shape ``(n,)``.
-    """
-    for part in _parts(path, compression, index, records):
-        if sound := part.checked():
-            data, footers = sound
-            checksums = np.frombuffer(b"".join(footers), "<u4").tolist()
-            yield from map(Frame, part.numbers, part.offsets, data, checksums)
-        else:
-            yield from part.one_by_one()
-
-
-def read_together(
-    path: AnyPath, compression: Compression, index: RecordIndex, records: IntArray
-) -> Iterator[tuple[Part, list[bytes], list[bytes]]]:
-    """Yield the same records in parts: the part, their data, and the footers of their frames.
+        records: numbers of the records, shape ``(n,)``; ascending order is fastest.
 
     Raises:
         RecordError: a record is damaged.
@@ -185,7 +149,10 @@ def read_together(
     for part in _parts(path, compression, index, records):
         if sound := part.checked():
             yield part, *sound
-        for found in () if sound else part.one_by_one():
+            continue
+        # in what cannot be unpacked up to its end, the damage is at the first record that has no bytes
+        in_order = () if compression == "none" else read_in_order(path, compression)
+        for found in chain(in_order, part.one_by_one()):
             found.require_data(path)
 
 
@@ -197,8 +164,7 @@ class Part(NamedTuple):
         offsets: their offsets in the shard.
         begins: their offsets in ``data``.
         ends: where they end in ``data``.
-        data: the bytes; fewer where the file ends.
-        fault: why it cannot be decompressed up to the end, or empty.
+        data: the bytes; fewer where the file ends, none where it cannot be decompressed.
     """
 
     numbers: list[int]
@@ -206,7 +172,6 @@ class Part(NamedTuple):
     begins: list[int]
     ends: list[int]
     data: bytes
-    fault: str = ""
 
     def checked(self) -> tuple[list[bytes], list[bytes]] | None:
         """Return the data and the footers of all records; None if one of them is damaged."""
@@ -229,17 +194,17 @@ class Part(NamedTuple):
     def one_by_one(self) -> Iterator[Frame]:
         """Yield the frames, of which some may be damaged."""
         for number, offset, begin, end in zip(*self[:4], strict=True):
-            yield Frame.of(number, offset, self.data[begin:end], end - begin - FRAME_OVERHEAD, self.fault)
+            yield Frame.of(number, offset, self.data[begin:end], end - begin - FRAME_OVERHEAD)
 
 
 def _parts(path: AnyPath, compression: Compression, index: RecordIndex, records: IntArray) -> Iterator[Part]:
     starts = index.offsets[records]
     ends = starts + index.lengths[records]
-    for first, last, data, fault in _together(path, compression, starts, ends):
+    for first, last, data in _together(path, compression, starts, ends):
         some = slice(first, last)
-        places = starts[some] - starts[first], ends[some] - starts[first]
-        numbers, offsets, begins, stops = (each.tolist() for each in (records[some], starts[some], *places))
-        yield Part(numbers, offsets, begins, stops, data, fault)
+        columns = records[some], starts[some], starts[some] - starts[first], ends[some] - starts[first]
+        numbers, offsets, begins, stops = (column.tolist() for column in columns)
+        yield Part(numbers, offsets, begins, stops, data)
 
 
 def read_footers(
@@ -264,7 +229,7 @@ def read_footers(
     """
     ends, lengths = (index.offsets + index.lengths)[records], index.lengths[records]
     found = np.zeros(len(records), "<u4")
-    for first, last, data, _ in _together(path, compression, ends - FOOTER_BYTES, ends):
+    for first, last, data in _together(path, compression, ends - FOOTER_BYTES, ends):
         at = ends[first:last] - (ends[first] - FOOTER_BYTES)
         read = first + int(np.searchsorted(at, len(data), side="right"))
         if read < last:
@@ -279,11 +244,11 @@ def read_footers(
 
 def _together(
     path: AnyPath, compression: Compression, starts: IntArray, ends: IntArray
-) -> Iterator[tuple[int, int, bytes, str]]:
+) -> Iterator[tuple[int, int, bytes]]:
     """Yield the uncompressed bytes of spans of a file that are near to each other.
 
-    These are numbers ``first`` and ``last``, the bytes from the start of span ``first`` to the end of the
-    span before ``last``, or fewer where the file ends, and why it cannot be decompressed further.
+    These are numbers ``first`` and ``last``, and the bytes from the start of span ``first`` to the end of the
+    span before ``last``: fewer where the file ends, and none where it cannot be decompressed.
     """
     num_bytes = range_bytes(path)
     # a request to a bucket costs far more than the bytes of a gap
@@ -293,45 +258,22 @@ def _together(
     is_far |= np.diff((ends - starts[:1] - 1) // num_bytes) > 0
     cuts = [0, *(np.flatnonzero(is_far) + 1).tolist(), len(starts)] if len(starts) else []
     ranges = [(int(starts[first]), int(ends[last - 1])) for first, last in pairwise(cuts)]
-    for (first, last), found in zip(pairwise(cuts), _bytes_of(path, compression, ranges), strict=True):
-        yield first, last, *found
+    for (first, last), data in zip(pairwise(cuts), _bytes_of(path, compression, ranges), strict=True):
+        yield first, last, data
 
 
-def _bytes_of(
-    path: AnyPath, compression: Compression, ranges: Sequence[tuple[int, int]]
-) -> Iterator[tuple[bytes, str]]:
-    """Yield the uncompressed bytes of ranges, or fewer where the file ends, and why it cannot be unpacked."""
+def _bytes_of(path: AnyPath, compression: Compression, ranges: Sequence[tuple[int, int]]) -> Iterator[bytes]:
     if compression == "none":
-        yield from ((data, "") for data in ranges_of(path, ranges))
+        yield from ranges_of(path, ranges)
         return
     name, file = _open_at(path, ranges[0][0] if ranges else 0)
-    fault = ""
-    for start, end in ranges:
-        data = b""
-        try:
-            if not fault:
-                file.seek(start)
-                data = read_gradually(file, end - start)
-        except CODEC_ERRORS:
-            data, fault = _salvaged(path, start, end)
-        yield data, fault
-    if not fault:
+    try:
+        for start, end in ranges:
+            file.seek(start)
+            yield read_gradually(file, end - start)
         _KEPT.last = name, file
-
-
-def _salvaged(path: AnyPath, start: int, end: int) -> tuple[bytes, str]:
-    """Return the bytes of a range that can be unpacked before the damage, and what is wrong there."""
-    file, _ = open_unpacked(path, "gzip", _BUFFER_BYTES)
-    found = bytearray()
-    with cast("gzip.GzipFile", file) as unpacked:
-        try:
-            unpacked.seek(start)
-            # an error loses all that one call reads
-            while len(found) < end - start and (more := unpacked.read1(end - start - len(found))):
-                found += more
-        except CODEC_ERRORS as error:
-            return bytes(found), _unpacked_fault(error)
-    return bytes(found), ""
+    except CODEC_ERRORS:
+        yield b""
 
 
 # The compressed file that a thread has read last. A shard that is divided into many would otherwise be

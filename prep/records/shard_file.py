@@ -17,8 +17,7 @@ from tfshards.schemas.compression import Compression, compress
 from tfshards.schemas.digests import NUM_LAST_BYTES, bytes_digest, examples_digest
 from tfshards.schemas.index import FRAME_OVERHEAD, IntArray, RecordIndex, keys_bytes, labels_bytes
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.verbs import read_once
-from tfshards.schemas.storage.writing import Sink
+from tfshards.schemas.storage.verbs import Sink, read_once
 
 Item = TypeVar("Item")
 

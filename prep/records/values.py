@@ -72,21 +72,20 @@ def parse_record(data: bytes, manifest: Manifest) -> tuple[dict[str, Decoded], s
         example = ParsedExample(data)
     except ValueError as error:
         return {}, str(error)
-    names, values = set(manifest.schema.names), example.values()
-    for name in sorted(names ^ set(values)):
-        what = "is missing" if name in names else "is not in the schema"
+    schema, values = manifest.schema, dict[str, Decoded]()
+    for name in sorted({*schema.names} ^ {*example.names}):
+        what = "is missing" if name in schema.names else "is not in the schema"
         return {}, f"the feature {name!r} {what}"
-    for feature in manifest.schema.features:
+    for feature in schema.features:
         # TensorFlow checks the type of a list even if it has no elements
-        fault = feature.values_fault(*example.typed(feature.name))
-        if fault := fault or _range_fault(feature, values[feature.name]):
+        wire, elements = example.typed(feature.name)
+        values[feature.name] = found = list(elements)
+        if fault := feature.values_fault(wire, found) or _range_fault(feature, found):
             return {}, f"the feature {feature.name!r} {fault}"
-    classes = len(manifest.schema.class_names)
-    for feature in manifest.schema.features if classes else ():
-        labels = cast("list[int]", values[feature.name]) if feature.is_label else []
         # -1 means no class
-        if unknown := [label for label in labels if not -1 <= label < classes]:
-            return {}, f"the label {unknown[0]!r} is not one of the {classes} classes"
+        classes = range(-1, len(schema.class_names)) if feature.is_label and schema.class_names else None
+        if classes and (unknown := [label for label in found if label not in classes]):
+            return {}, f"the label {unknown[0]!r} is not one of the {len(classes) - 1} classes"
     return values, None
 
 

@@ -12,8 +12,7 @@ import numpy as np
 from tfshards.prep.imaging.convert import orientation_of, turned_upright
 from tfshards.prep.imaging.coordinates import Floats, edges_of
 from tfshards.prep.imaging.pillow import Image, ImageDraw, Picture, one_at_a_time
-from tfshards.prep.imaging.pixels import stored_picture
-from tfshards.prep.imaging.stored import readable, stored_header, stretched
+from tfshards.prep.imaging.stored import readable, stored_image, stretched
 from tfshards.schemas import Feature, Schema
 from tfshards.schemas.coordinates import Coordinates, coordinates_of
 from tfshards.schemas.example import Decoded
@@ -42,18 +41,10 @@ def image_of(schema: Schema) -> Feature | None:
 
 
 def drawn(schema: Schema, side: int, values: dict[str, Decoded]) -> Picture:
-    """Return the image of an example in RGB, encoded or as pixels, scaled down to fit a square.
-
-    Raises:
-        ValueError: nothing can be decoded; the message has no control characters.
-    """
+    """Return the image of an example, see ``scaled``; raise ValueError if nothing can be decoded."""
     feature = cast("Feature", image_of(schema))
-    value = cast("bytes", values[feature.name][0])
-    if feature.is_encoded:
-        return scaled(value, side)
-    picture = _in_color(stored_picture(value, feature))
-    picture.thumbnail((side, side), Image.Resampling.LANCZOS)
-    return picture
+    with stored_image(cast("bytes", values[feature.name][0]), feature) as image:
+        return scaled(image, side)
 
 
 def as_thumbnail(picture: Picture) -> Thumbnail:
@@ -64,24 +55,19 @@ def as_thumbnail(picture: Picture) -> Thumbnail:
     return Thumbnail(f"data:image/webp;base64,{encoded}", *picture.size)
 
 
-def scaled(data: bytes, side: int, *, is_upright: bool = True, is_damaged: bool = False) -> Picture:
-    """Return an encoded image in RGB, scaled down to fit a square; a smaller one keeps its size.
+def scaled(image: Picture, side: int, *, is_upright: bool = True) -> Picture:
+    """Return an image in RGB, scaled down to fit a square; a smaller one keeps its size.
 
     Transparent pixels become white; values of more than 8 bits of gray are stretched to black and white. The
-    EXIF orientation is applied if ``is_upright``, and what can be decoded of a damaged file is drawn if
-    ``is_damaged``.
-
-    Raises:
-        ValueError: nothing can be decoded; the message has no control characters.
+    EXIF orientation is applied if ``is_upright``.
     """
-    with readable(data, allows_truncated=is_damaged) as image:
-        # a JPEG is decoded at the smallest scale that suffices
-        image.draft("RGB", (2 * side, 2 * side))
-        with one_at_a_time(image.size):
-            image.load()
-        # Pillow turns TIFF files itself, and then reports no orientation
-        orientation = orientation_of(image) if is_upright else 1
-        picture = _in_color(image)
+    # a JPEG is decoded at the smallest scale that suffices
+    image.draft("RGB", (2 * side, 2 * side))
+    with one_at_a_time(image.size):
+        image.load()
+    # Pillow turns TIFF files itself, and then reports no orientation
+    orientation = orientation_of(image) if is_upright else 1
+    picture = _in_color(image)
     picture.thumbnail((side, side), Image.Resampling.LANCZOS, reducing_gap=3)
     return picture if orientation == 1 else turned_upright(picture, orientation)
 
@@ -127,12 +113,11 @@ class Marks(NamedTuple):
         Raises:
             ValueError: it cannot be decoded.
         """
-        data = cast("bytes", values[self.image.name][0])
-        header = stored_header(data)
-        size = header.size if header else (1, 1)
         declared = coordinates_of(filter(None, (self.boxes, self.points))).values()
-        # boxes and keypoints in pixels refer to the stored image
-        picture = scaled(data, side, is_upright=all(each.is_normalized for each in declared))
+        with stored_image(cast("bytes", values[self.image.name][0]), self.image) as image:
+            size = image.size
+            # boxes and keypoints in pixels refer to the stored image
+            picture = scaled(image, side, is_upright=all(each.is_normalized for each in declared))
         if self.mask is not None:
             picture = with_mask(picture, cast("bytes", values[self.mask.name][0]))
         pen, limits = ImageDraw.Draw(picture), np.array(picture.size) - 1
@@ -187,7 +172,7 @@ def with_mask(picture: Picture, mask: bytes) -> Picture:
     Raises:
         ValueError: the mask cannot be decoded.
     """
-    with readable(mask, ("PNG",)) as image:
+    with readable(mask) as image:
         orientation = orientation_of(image)
         sides = picture.size if orientation < 5 else picture.size[::-1]
         numbers = image.resize(sides, Image.Resampling.NEAREST)

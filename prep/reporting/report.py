@@ -6,13 +6,13 @@ import base64
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -21,21 +21,20 @@ from tfshards.prep.auditing.audit import audit as audit_of
 from tfshards.prep.auditing.findings import class_counts, class_findings
 from tfshards.prep.building.made import made_of
 from tfshards.prep.building.rejects import read_rejects
-from tfshards.prep.deriving.stored import damage_named, open_origin
+from tfshards.prep.deriving.stored import Origin, damage_named, labels_of, open_origin
 from tfshards.prep.imaging.coordinates import Floats
 from tfshards.prep.imaging.pillow import Header, Picture
 from tfshards.prep.imaging.reasons import LOSSES
-from tfshards.prep.imaging.stored import stored_header
+from tfshards.prep.imaging.stored import readable, stored_header
 from tfshards.prep.progress.lines import report_warning
 from tfshards.prep.records.dataset_files import check_new_file
-from tfshards.prep.reporting.chosen import Choice, read
 from tfshards.prep.reporting.pictures import Marks, Thumbnail, as_thumbnail, drawn, image_of, scaled
 from tfshards.prep.sources.keys import to_bytes
-from tfshards.prep.verification.show import Found, description
+from tfshards.prep.verification.show import Found, description, look_at
 from tfshards.prep.writing.build_folder import Reject
 from tfshards.schemas import InputError, Manifest, OptionsError, Schema
 from tfshards.schemas.errors import check_path, size
-from tfshards.schemas.example import Decoded
+from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest import FORMAT_VERSION
 from tfshards.schemas.storage import AnyPath, any_path
@@ -44,6 +43,9 @@ from tfshards.schemas.storage.untrusted import Limit, read_whole
 from tfshards.schemas.storage.verbs import put
 from tfshards.schemas.summary import escaped, span
 
+T = TypeVar("T")
+# The split of an example, and its number in it.
+At: TypeAlias = tuple[str, int]
 _TEMPLATES = Path(__file__).with_name("templates")
 # By which a page of a report is recognized.
 _GENERATOR = b'<meta name="generator" content="tfshards '
@@ -124,24 +126,29 @@ def report(
         check_new_file(path, "a report", lambda file: _GENERATOR in file.read(1024))
         counts = class_counts({name: split.label_counts for name, split in manifest.splits.items()}, schema)
         made = _audited(root, manifest, counts, audit)
-        choice, image, marks = Choice(origin, seed), image_of(schema), Marks.of(schema)
+        choice, image, marks = _Choice(origin, seed), image_of(schema), Marks.of(schema)
         groups = choice.groups(max(_SIDES) // _FEWEST, partial(_per_group, schema)) if image else {}
         chosen = [at for _, some in groups.values() for at in some]
         sample, texts = choice.some(_MEASURED) if image else [], choice.some(_SHOWN_RECORDS)
         cases = [case for finding in made.findings for case in finding.cases[:_SHOWN_CASES]]
-        sides = dict.fromkeys([*texts, *sample], 0)
+        with_marks = choice.some(_SHOWN_MARKED) if marks else []
+        sides = dict.fromkeys([*texts, *sample, *with_marks], 0)
         sides |= dict.fromkeys(chosen, _side(len(chosen)))
         sides |= {(one.split, one.number): _CASE_SIDE for case in cases for one in case.examples}
 
-        def card(found: Found) -> _Card:
-            at = found.split, found.number
-            return _card(
-                found, partial(drawn, schema, sides[at]) if image and sides[at] else None, at in texts
-            )
+        def cards_of(found: Found) -> tuple[_Card, _Card | None]:
+            at, values = (found.split, found.number), found.values
+            one = _card(found, partial(drawn, schema, sides[at], values) if image and sides[at] else None)
+            if at in texts:
+                one = one._replace(
+                    text={each.name: description(each, schema, values[each.name]) for each in schema.features}
+                )
+            if marks is None or at not in with_marks:
+                return one, None
+            marked = _card(found, partial(marks.drawn, _MARKED_SIDE, values))
+            return one, marked._replace(caption="" if marked.fault else marks.caption(values, schema))
 
-        cards = read(origin, sides, card)
-        with_marks = choice.some(_SHOWN_MARKED) if marks else []
-        marked = read(origin, with_marks, partial(_marked_card, cast("Marks", marks)))
+        cards = _read(origin, sides, cards_of)
     page = {
         "manifest": manifest,
         "format": FORMAT_VERSION,
@@ -152,20 +159,74 @@ def report(
         "colors": {name: f"var(--series-{number % 6 + 1})" for number, name in enumerate(manifest.splits)},
         "counts": counts,
         "remedies": {loss.conversion: loss.remedy for loss in LOSSES},
-        "facts": _facts([cards[at] for at in sample]),
+        "facts": _facts([cards[at][0] for at in sample]),
         "rejected": _rejected(root, manifest, inputs),
         "has_source": inputs is not None,
         "audit": made,
-        "cards": cards,
+        "cards": {at: card for at, (card, _) in cards.items()},
         "most": _SHOWN_CASES,
         "marks": marks,
-        "marked": [marked[at] for at in with_marks],
+        "marked": [cards[at][1] for at in with_marks],
         "groups": groups,
         "most_groups": max(_SIDES) // _FEWEST,
-        "records": [cards[at] for at in texts],
+        "records": [cards[at][0] for at in texts],
     }
     put(path, _rendered(page))
     return Report(path)
+
+
+class _Choice:
+    """All examples of a dataset, one split after another, with a random number for each of them."""
+
+    def __init__(self, origin: Origin, seed: int) -> None:
+        manifest = origin.manifest
+        sizes = [split.num_examples for split in manifest.splits.values()]
+        self._origin, self._names = origin, [*manifest.splits]
+        self._split = np.repeat(np.arange(len(sizes)), sizes)
+        self._number = np.concatenate([np.arange(size) for size in sizes])
+        self._scores = np.random.default_rng(seed % (1 << 64)).random(manifest.num_examples)
+
+    def some(self, count: int) -> list[At]:
+        """Return at most ``count`` examples, in stored order."""
+        if len(self._scores) > count:
+            return self._at(np.sort(np.argpartition(self._scores, count)[:count]))
+        return self._at(np.arange(len(self._scores)))
+
+    def groups(self, most: int, count: Callable[[int], int]) -> dict[str, tuple[int, list[At]]]:
+        """Return for each class, or each split if there are no labels, how many examples it has, and some.
+
+        Args:
+            most: how many groups are returned.
+            count: returns how many examples each of so many groups shows.
+        """
+        schema, shards = self._origin.manifest.schema, self._origin.manifest.shards
+        labels = labels_of(self._origin, shards) if schema.label else None
+        group = self._split if labels is None else labels
+        order = np.lexsort((self._scores, group))
+        present, firsts = np.unique(group[order], return_index=True)
+        rows = np.split(order, firsts[1:])[: len(present)][:most]
+        names = [
+            self._names[each] if labels is None else schema.class_name(each) for each in present.tolist()
+        ]
+        shown = count(len(rows))
+        return {name: (len(own), self._at(own[:shown])) for name, own in zip(names, rows, strict=False)}
+
+    def _at(self, rows: IntArray) -> list[At]:
+        found = zip(self._split[rows].tolist(), self._number[rows].tolist(), strict=True)
+        return [(self._names[split], number) for split, number in found]
+
+
+def _read(origin: Origin, chosen: Collection[At], look: Callable[[Found], T]) -> dict[At, T]:
+    """Return what ``look`` returns for chosen examples."""
+    numbers = {name: [number for of, number in chosen if of == name] for name in origin.manifest.splits}
+    parts = look_at(
+        origin.root,
+        origin.manifest,
+        {name: np.array(sorted(own), np.int64) for name, own in numbers.items()},
+        lambda some: [((one.split, one.number), look(one)) for one in some],
+        "report",
+    )
+    return dict(pair for part in parts for pair in part)
 
 
 class _Card(NamedTuple):
@@ -185,17 +246,14 @@ class _Card(NamedTuple):
     text: Mapping[str, str] = {}
 
 
-def _card(
-    found: Found, draw: Callable[[dict[str, Decoded]], Picture] | None, has_text: bool = False
-) -> _Card:
-    """Return an example with what a function draws of its values, and with its values as text."""
+def _card(found: Found, draw: Callable[[], Picture] | None) -> _Card:
+    """Return an example with what a function draws."""
     values, image, fault, picture = found.values, image_of(found.schema), "", None
     encoded = cast("bytes", values[image.name][0]) if image and image.is_encoded else b""
     try:
-        picture = as_thumbnail(draw(values)) if draw else None
+        picture = as_thumbnail(draw()) if draw else None
     except ValueError as error:
         fault = str(error)
-    shown = found.schema.features if has_text else ()
     return _Card(
         found.key,
         split=found.split,
@@ -204,14 +262,7 @@ def _card(
         fault=fault,
         header=stored_header(encoded) if encoded else None,
         num_bytes=len(encoded),
-        text={one.name: description(one, found.schema, values[one.name]) for one in shown},
     )
-
-
-def _marked_card(marks: Marks, found: Found) -> _Card:
-    """Return an example with its mask, boxes and keypoints, and the classes of the boxes."""
-    card = _card(found, partial(marks.drawn, _MARKED_SIDE))
-    return card if card.fault else card._replace(caption=marks.caption(found.values, found.schema))
 
 
 def _side(num_pictures: int) -> int:
@@ -314,7 +365,9 @@ def _input(reject: Reject, source: bytes | None) -> _Card:
         return card
     try:
         data = read_whole(Path(os.fsdecode(path)), _INPUT)
-        return card._replace(picture=as_thumbnail(scaled(data, _INPUT_SIDE, is_damaged=True)))
+        # what can be decoded of a damaged file is shown
+        with readable(data, allows_truncated=True) as image:
+            return card._replace(picture=as_thumbnail(scaled(image, _INPUT_SIDE)))
     except (OSError, ValueError):
         # the caption has the reason
         return card

@@ -80,8 +80,8 @@ class Arrays(NamedClasses):
             of shape (n, height, width) or (n, height, width, 1 | 3 | 4), which is recorded; "value",
             stored as it is; "drop", not stored. Without a declared image, the only array of this kind with
             sides of at least 8, or the one of several that is named "image", is loaded as images.
-        class_names: file of the class names in label order, one per line, or a dataset that has them, or the
-            names; the array of labels must hold these names or their numbers.
+        class_names: file of the class names in label order, one per line, or a dataset that has them, or, in
+            Python, the names; the array of labels must hold these names or their numbers.
 
     Raises:
         OptionsError: there are no arrays, an array has no name, a role does not exist, or the class names are
@@ -113,7 +113,7 @@ class Arrays(NamedClasses):
         """Return a source with the roles of a build from the arguments that name its arrays."""
         return cls([*inputs], recorded.options["columns"])
 
-    def stage(self, folder: Path, *, group_by: str | None = None, preview: bool = False) -> StagedReader:
+    def stage(self, folder: Path | None, *, group_by: str | None = None) -> StagedReader:
         """Return a reader of the arrays; those that are not in local .npy files are copied into ``folder``.
 
         Raises:
@@ -128,17 +128,17 @@ class Arrays(NamedClasses):
             raise unknown_column(name, [*parts], "the source")
         kept = [name for name in parts if roles.get(name) != "drop" or name == group_by]
         needed = {part for name in kept for part in parts[name]}
-        with TemporaryDirectory(prefix="tfshards-") if preview else nullcontext(folder) as target:
+        with nullcontext(folder) if folder else TemporaryDirectory(prefix="tfshards-") as target:
             opened = {
                 name: open_file(file, Path(target, f"{number}.npy"))
                 for number, (name, file) in enumerate(files.items())
                 if name in needed
             }
-            is_described = preview and isinstance(chunks, list)
+            is_described = folder is None and isinstance(chunks, list)
             opened |= copy_chunks(chunks, needed, None if is_described else Path(target))
             arrays = {name: [opened[part] for part in parts[name]] for name in kept}
             rows = _rows(self, arrays, roles, _row_counts(arrays, splits), group_by)
-        return stage(rows, folder, preview=preview)
+        return stage(rows, folder)
 
 
 def _given(arrays: object) -> tuple[list[str], dict[str, str | Member], Iterable[Chunk]]:

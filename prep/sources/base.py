@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
 
 from tfshards.prep.imaging.reasons import Reason
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.classes import ClassNames
-from tfshards.prep.sources.keys import RowKeys, to_bytes, to_text
+from tfshards.prep.sources.keys import find_key, to_bytes, to_text
 from tfshards.schemas import Schema
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
@@ -135,22 +134,13 @@ class Listing:
 
     def find(self, key: str) -> int | None:
         """Return the number of the example with this key, as plans store it, or None."""
-        wanted = to_bytes(key)
-        if isinstance(self.keys, RowKeys):
-            number = int(key) if key.isdecimal() else len(self.keys)
-        else:
-            number = bisect_left(self.keys, wanted)
-        return number if number < len(self.keys) and self.keys[number] == wanted else None
+        return find_key(self.keys, to_bytes(key))
 
     def columns(self, numbers: IntArray) -> Columns:
         """Return what plans hold of these examples."""
         keys = [to_text(self.keys[number]) for number in numbers.tolist()]
         labels = np.full(len(numbers), -1) if self.labels is None else self.labels[numbers]
         return Columns(keys, labels.tolist(), self.sizes[numbers].tolist(), self.stamps[numbers].tolist())
-
-    def rows(self, numbers: IntArray) -> list[Row]:
-        """Return the plan rows of these examples."""
-        return self.columns(numbers).rows()
 
 
 class Reader(Protocol):
@@ -173,31 +163,16 @@ class Reader(Protocol):
         """Return the options that change the output, for the build id and the manifest."""
 
 
-@runtime_checkable
-class MovableReader(Reader, Protocol):
-    """A reader whose staged files may be copied to where other machines read them."""
-
-    def in_place(self) -> Mapping[str, Path]:
-        """Return the files of the user that are read in place, by the name of a copy of each."""
-
-    def moved(self, folder: AnyPath) -> Reader:
-        """Return the reader of copies of all files in another folder.
-
-        Raises:
-            InputError: a file that is read in place has changed since it was listed.
-        """
-
-
 class Source(Protocol):
     """An input as a user describes it."""
 
-    def stage(self, folder: Path, *, group_by: str | None = None, preview: bool = False) -> Reader:
+    def stage(self, folder: Path | None, *, group_by: str | None = None) -> Reader:
         """Return a reader, after copying into ``folder`` what workers cannot read in place.
 
         Args:
-            folder: a folder that is empty, except for the record of tfshards.
+            folder: a folder that is empty, except for the record of tfshards; None to write nothing, if only
+                the listing and the options will be asked for.
             group_by: what the listing groups examples by; None for no groups.
-            preview: write nothing into the folder; only the listing and the options will be asked for.
 
         Raises:
             OptionsError: this source cannot group by ``group_by``.

@@ -6,6 +6,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,19 +14,25 @@ from unicodedata import normalize
 
 import numpy as np
 
+from tfshards.prep.imaging.options import MAX_BYTES
+from tfshards.prep.imaging.stored import stored_header
 from tfshards.prep.sources.annotations import Annotations, ImageRows, Values, is_text
 from tfshards.prep.sources.classes import usual_split
 from tfshards.prep.sources.fetching import Boundary, read_file
+from tfshards.prep.sources.keys import to_text
 from tfshards.prep.sources.row_columns import TableRows
 from tfshards.schemas import InputError
 from tfshards.schemas.errors import listed
 from tfshards.schemas.json_reader import load_json, shown
 from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.untrusted import read_most
 
 # Annotation files of a folder: those of the first form that it has are read.
 _FORMS = ("annotations/instances_*.json", "annotations/person_keypoints_*.json", "*/_annotations.coco.json")
 # The folder of images train2017, and the split train.
 _NAME = re.compile(r"(?:instances|person_keypoints)_((.+?)(?:20\d\d)?)\.json")
+# Images whose sizes are compared with those that their annotation file states.
+_NUM_COMPARED = 100
 _LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -63,6 +70,7 @@ class Coco(Annotations):
         if self.segmentations:
             values["polygons"] = _POLYGONS
         class_names: dict[tuple[str, ...], Path] = {}
+        sizes: dict[bytes, tuple[object, object]] = {}
         unread = Counter[str]()
         for file, split in splits.items():
             if file != path:
@@ -76,6 +84,8 @@ class Coco(Annotations):
             folder = _image_folder(file, [*paths.values()], rows.root)
             inside.check(folder)
             by_id = {n: rows.add(folder / name, split, image_id=n) for n, name in paths.items()}
+            stated = {n: (each.get("width"), each.get("height")) for n, each in images.items()}
+            sizes |= {by_id[n]["file_name"]: size for n, size in stated.items() if None not in size}
             categories = _by_id(file, document, "categories", "name") if "category" in values else {}
             labels = {number: label for label, number in enumerate(sorted(categories))}
             _add_objects(file, document["annotations"], by_id, labels, values, unread)
@@ -86,7 +96,8 @@ class Coco(Annotations):
         roles = {name: value.role for name, value in (_VALUES | values).items()}
         if "keypoints" in values and not _complete_keypoints(rows.by_path.values()):
             del roles["keypoints"]
-        return rows.table_rows(path, roles, next(iter(class_names)), _warnings(path, splits, unread))
+        warnings = [*_warnings(path, splits, unread), *_other_sizes(rows.root, sizes, inside)]
+        return rows.table_rows(path, roles, next(iter(class_names)), warnings)
 
 
 def _splits(path: Path) -> dict[Path, str]:
@@ -293,3 +304,22 @@ def _warnings(path: Path, files: Collection[Path], unread: Counter[str]) -> Iter
     if counts:
         remedy = "; segmentations=True keeps polygons" * ("annotations.segmentation" in unread)
         yield f"not stored: {', '.join(counts)}{remedy}"
+
+
+def _other_sizes(root: Path, sizes: Mapping[bytes, tuple[object, object]], inside: Boundary) -> Iterator[str]:
+    """Yield a warning if some of the images have other sizes than the annotation files state by path."""
+    compared = [*sizes][:: len(sizes) // _NUM_COMPARED + 1]
+    wrong = []
+    for name in compared:
+        path = os.path.join(os.fsencode(root), name)
+        with suppress(OSError):
+            data = read_most(path, MAX_BYTES)[1] if inside.holds(path) else None
+            header = stored_header(data) if data else None
+            # either may be upright
+            if header and header.size not in (sizes[name], sizes[name][::-1]):
+                wrong.append(f"{to_text(name)!r}: {header.size}, not {sizes[name]}")
+    if wrong:
+        yield (
+            f"{len(wrong)} of {len(compared)} images that were compared have another width and height than "
+            f"their annotations state, such as {wrong[0]}; their boxes may not fit"
+        )

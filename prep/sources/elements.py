@@ -1,90 +1,71 @@
-"""What elements of a pipeline, and examples of an iterable, are stored as: features by role, and keys."""
+"""The values of one element, of a pipeline or an iterable: the features that they become, and their roles."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
 from pathlib import PurePath
-from typing import Any, ClassVar, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from tfshards.prep.imaging.coordinates import Outside, Reference
-from tfshards.prep.imaging.options import MAX_BYTES, ImageOptions, changed_images
+from tfshards.prep.imaging.options import MAX_BYTES, ImageOptions
 from tfshards.prep.imaging.pillow import Picture
 from tfshards.prep.imaging.pixels import encoded_picture, encoded_pixels
-from tfshards.prep.option import check_choices
 from tfshards.prep.records.example import Values
-from tfshards.prep.sources.classes import check_class_names
 from tfshards.prep.sources.features import kind_of
 from tfshards.prep.sources.keys import to_bytes, to_text
-from tfshards.prep.sources.pictures import ImageRules, check_mask_depth, mask_options
-from tfshards.prep.sources.roles import (
-    check_effect,
-    check_roles,
-    check_undeclared,
-    check_undeclared_boxes,
-    features_of,
-    is_template,
-    resolve_roles,
-)
-from tfshards.schemas import Feature, InputError, OptionsError
-from tfshards.schemas.coordinates import Coordinates, coordinates_of
-from tfshards.schemas.errors import check_instance, one_line
-from tfshards.schemas.json_reader import Json
+from tfshards.prep.sources.pictures import image_feature
+from tfshards.prep.sources.roles import check_undeclared, check_undeclared_boxes, features_of, resolve_roles
+from tfshards.schemas import Feature, InputError
+from tfshards.schemas.coordinates import Coordinates
+from tfshards.schemas.errors import one_line
+from tfshards.schemas.json_reader import JsonRecord
 from tfshards.schemas.names import name_fault
 from tfshards.schemas.schema import COORDINATES
 from tfshards.schemas.storage.untrusted import open_regular
 
+# what messages name
+WHERE = "the source"
 # characters of a value in a message
 _SHOWN = 80
 # items of a list that may be images
 _LOOKED_AT = 8
 
 
-class Form(NamedTuple):
+@dataclass(frozen=True)
+class Form(JsonRecord):
     """What all elements have in common.
 
     Attributes:
-        roles: pairs of a value that has a role, and the role.
+        roles: role of each value that has one.
         features: features that are stored, images first; the order depends on names and roles only.
     """
 
-    roles: tuple[tuple[str, str], ...]
+    roles: Mapping[str, str]
     features: tuple[Feature, ...]
 
     @property
-    def wide(self) -> tuple[Feature, ...]:
-        """The features whose values are written to files, see ``wide.py``."""
+    def spilled(self) -> tuple[Feature, ...]:
+        """The features whose values are written to files, see ``spill.py``."""
         return tuple(feature for feature in self.features if not feature.is_label)
-
-    def to_json(self) -> dict[str, Json]:
-        """Return the form as ``from_json`` takes it."""
-        return {"roles": dict(self.roles), "features": [feature.to_json() for feature in self.features]}
-
-    @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> Form:
-        """Return the form that ``to_json`` has described."""
-        features = (Feature(**{**each, "shape": tuple(each["shape"])}) for each in found["features"])
-        return cls(tuple(found["roles"].items()), tuple(features))
 
     def warnings(self) -> list[str]:
         """Return a warning for each feature that may have lost bits."""
         # without the role list, only lists of Python become lists
-        roles = dict(self.roles)
         return [
             f"{feature.name!r}: lists of numbers are stored as float32"
             for feature in self.features
-            if feature.wire == "float" and roles.get(feature.name, "value") == "value"
+            if feature.wire == "float" and self.roles.get(feature.name, "value") == "value"
         ]
 
     def check_same(self, key: str, other: Form, other_key: str) -> None:
         """Raise InputError unless two elements, which have these keys, have the same form."""
         ours, theirs = (
-            {name: f"of the role {role}" for name, role in form.roles}
+            {name: f"of the role {role}" for name, role in form.roles.items()}
             | {each.name: each.text for each in form.features}
             for form in (self, other)
         )
@@ -98,93 +79,52 @@ class Form(NamedTuple):
                 )
 
 
-@dataclass(frozen=True)
-class Elements:
-    """How elements are stored: the arguments that ``Examples`` and ``WriteShards`` describe.
+def encode_element(
+    values: object, declared: Mapping[str, str], images: ImageOptions, first: Form | None
+) -> tuple[Form, list[Values], dict[str, Any]]:
+    """Return what is stored of the values of an element.
 
-    Attributes:
-        source: what gives the elements, as manifests and messages name it.
-        examples: the elements; empty for those of a pipeline.
+    Args:
+        values: values by name.
+        declared: roles that the user gives.
+        images: how images are stored.
+        first: the form of the first element, if it decides about lists and numbers of Python.
+
+    Returns:
+        The form; the value of each feature but the label, as ``records.example`` encodes it; and what has the
+        role ``label`` (None for no class), ``split`` or ``key``.
 
     Raises:
-        OptionsError: a role is unknown or given twice, or an option is not valid.
+        InputError: a value cannot be stored, or does not fit its role.
     """
-
-    source: ClassVar[str] = "WriteShards"
-
-    examples: Any = ()
-    roles: Mapping[str, str] = field(default_factory=dict)
-    images: ImageOptions = field(default_factory=ImageOptions)
-    class_names: Sequence[str] | None = None
-    outside_boxes: Outside = "reject"
-    boxes_in: Reference | None = None
-
-    RECORDED: ClassVar[tuple[str, ...]] = ("outside_boxes", "boxes_in")
-
-    def __post_init__(self) -> None:
-        check_choices(self)
-        check_roles(self.roles)
-        check_class_names(self.class_names)
-        check_instance("images", self.images, ImageOptions)
-        if template := next(filter(is_template, self.roles), None):
-            raise OptionsError(f"roles: {template!r} is a template of paths, which only tables have")
-
-    def encode(self, values: object, first: Form | None = None) -> tuple[Form, list[Values], dict[str, Any]]:
-        """Return the form of an element and its values as they are stored.
-
-        Args:
-            values: values by name.
-            first: the form of the first element, if it decides about lists and numbers of Python.
-
-        Returns:
-            The form; the value of each feature but the label, as ``records.example`` encodes it; and what has
-            the role ``label`` (None for no class), ``split`` or ``key``.
-
-        Raises:
-            InputError: a value cannot be stored, or does not fit its role.
-        """
-        given = _flat(values)
-        roles, stored_names = _roles_of(tuple(sorted(given)), tuple(self.roles.items()), self.source)
-        firsts = {} if first is None else {feature.name: feature for feature in first.features}
-        features: list[Feature] = []
-        encoded: list[Values] = []
-        special: dict[str, Any] = {}
-        for name, feature_name in stored_names:
-            value, role = given[name], roles.get(name, "value")
-            if role == "label":
-                features.append(_feature_of(feature_name, "label", "int64"))
-                continue
-            if role in ("image", "mask"):
-                options = self.images if role == "image" else mask_options(self.images)
-                feature = _feature_of(feature_name, role, options.dtype, options.shape)
-                stored: Values = _image_value(name, value)
-            else:
-                if name not in roles:
-                    items = value[:_LOOKED_AT] if isinstance(value, list) else [value]
-                    check_undeclared(name, items, self.source)
-                feature, stored = _stored_value(name, value, role, firsts.get(name))
-            features.append(feature)
-            encoded.append(stored)
-        if "image" in roles.values():
-            check_undeclared_boxes((each for each in features if each.name not in roles), self.source)
-        for name, role in roles.items():
-            if role in ("label", "split", "key"):
-                special[role] = special_value(name, given[name], role)
-        return Form(tuple(roles.items()), tuple(features)), encoded, special
-
-    def check(self, form: Form) -> None:
-        """Raise an error if an option has no effect on elements of this form."""
-        of_labels = ["class_names"] * (self.class_names is not None)
-        check_effect(self.source, dict(form.roles).values(), changed_images(self.images.to_json()), of_labels)
-        check_mask_depth(self.images, has_masks=any(feature.is_mask for feature in form.features))
-        self.rules(form)
-
-    def rules(self, form: Form) -> ImageRules:
-        """Return how images are stored of elements of this form."""
-        masks = frozenset(feature.name for feature in form.features if feature.is_mask)
-        coordinates = coordinates_of(form.features)
-        image = next((feature.name for feature in form.features if feature.is_image), None)
-        return ImageRules(self.images, masks, coordinates, image, self.outside_boxes, self.boxes_in)
+    given = _flat(values)
+    roles, stored_names = _roles_of(tuple(sorted(given)), tuple(declared.items()))
+    firsts = {} if first is None else {feature.name: feature for feature in first.features}
+    features: list[Feature] = []
+    encoded: list[Values] = []
+    for name, feature_name in stored_names:
+        value, role = given[name], roles.get(name, "value")
+        if role == "label":
+            features.append(_feature_of(feature_name, "label", "int64"))
+            continue
+        if role in ("image", "mask"):
+            feature = image_feature(feature_name, images, role)
+            stored: Values = _image_value(name, value)
+        else:
+            if name not in roles:
+                items = value[:_LOOKED_AT] if isinstance(value, list) else [value]
+                check_undeclared(name, items, WHERE)
+            feature, stored = _stored_value(name, value, role, firsts.get(name))
+        features.append(feature)
+        encoded.append(stored)
+    if "image" in roles.values():
+        check_undeclared_boxes((each for each in features if each.name not in roles), WHERE)
+    special = {
+        role: special_value(name, given[name], role)
+        for name, role in roles.items()
+        if role in ("label", "split", "key")
+    }
+    return Form(roles, tuple(features)), encoded, special
 
 
 def _flat(values: object, prefix: str = "") -> dict[str, Any]:
@@ -207,11 +147,11 @@ def _flat(values: object, prefix: str = "") -> dict[str, Any]:
 # elements have one set of names
 @lru_cache(maxsize=16)
 def _roles_of(
-    names: tuple[str, ...], declared: tuple[tuple[str, str], ...], source: str
+    names: tuple[str, ...], declared: tuple[tuple[str, str], ...]
 ) -> tuple[dict[str, str], tuple[tuple[str, str], ...]]:
     """Return the roles of the values that have one, and the names and features of those that are stored."""
-    roles = resolve_roles(names, dict(declared), source)
-    return roles, tuple(features_of(names, roles, source).items())
+    roles = resolve_roles(names, dict(declared), WHERE)
+    return roles, tuple(features_of(names, roles, WHERE).items())
 
 
 # features check themselves, and elements have one set of them

@@ -1,24 +1,58 @@
-"""``Examples``: the source of any Python iterable, which is read once into files."""
+"""``Examples``, the source of any Python iterable, and what it shares with the elements of a Beam pipeline.
+
+Values are written to files while they are read, see ``spill.py``. Of each example a description of about 100
+bytes is left, from which all of them are listed: that is all that a runner shuffles of the elements.
+
+rows.arrow  of a pipeline: the descriptions of all elements, sorted by key, from which each step lists them
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path, PurePath
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, TypeAlias, cast
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tfshards.prep.imaging.coordinates import Outside, Reference
+from tfshards.prep.imaging.options import ImageOptions, changed_images
+from tfshards.prep.option import changed_options, check_choices
 from tfshards.prep.progress.lines import Meter
 from tfshards.prep.sources.base import NamedClasses
-from tfshards.prep.sources.elements import Elements
-from tfshards.prep.sources.keys import to_text
-from tfshards.prep.sources.spill import Description, Spill, described, stage_elements
-from tfshards.prep.sources.staged_reader import StagedReader
+from tfshards.prep.sources.classes import check_class_names
+from tfshards.prep.sources.elements import WHERE, Form, encode_element, special_value
+from tfshards.prep.sources.features import TEXT
+from tfshards.prep.sources.keys import groups_of_keys, number_key, to_bytes, to_text
+from tfshards.prep.sources.labels import label_column
+from tfshards.prep.sources.pictures import ImageRules, check_mask_depth
+from tfshards.prep.sources.roles import check_effect, check_roles, is_template
+from tfshards.prep.sources.spill import SPILLED, Spill, header_of
+from tfshards.prep.sources.staged import Rows, stage
+from tfshards.prep.sources.staged_reader import ROWS_NAME, ArrowKeys, StagedReader, mapped_table
+from tfshards.prep.sources.staging_folder import make_staged
 from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas.errors import check_instance, listed
+from tfshards.schemas.json_reader import take
 from tfshards.schemas.names import name_fault
+from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.verbs import write
+
+# What is known of an element: its key, the number or name of its class or None, its split or an empty text,
+# the digest of its form, and where its values are. Labels have the type of their values.
+Description: TypeAlias = tuple[object, ...]
+_FORM_BYTES = 8
+_DESCRIBED = {"key": TEXT, "label": pa.null(), "split": TEXT, "form": pa.binary(_FORM_BYTES), **SPILLED}
+_ROWS_AT_ONCE, _BLOCK_BYTES = 1 << 14, 1 << 20
+_SHOWN = 5
 
 
 @dataclass(frozen=True)
-class Examples(Elements, NamedClasses):
+class Examples(NamedClasses):
     """The examples of any Python iterable: dicts of values by name, or pairs ``(key, dict)``.
 
     The iterable is a list, a generator, an object with ``__len__`` and ``__getitem__`` such as a dataset of
@@ -53,27 +87,39 @@ class Examples(Elements, NamedClasses):
         OptionsError: a role is unknown, or two values have a role that only one may have.
     """
 
-    source: ClassVar[str] = "examples"
-
     examples: Iterable[object] | Mapping[str, Any] | Callable[[], Iterable[object]]
+    roles: Mapping[str, str] = field(default_factory=dict)
+    images: ImageOptions = field(default_factory=ImageOptions)
+    class_names: Sequence[str] | None = None
+    outside_boxes: Outside = "reject"
+    boxes_in: Reference | None = None
 
-    def stage(self, folder: Path, *, group_by: str | None = None, preview: bool = False) -> StagedReader:
+    RECORDED: ClassVar[tuple[str, ...]] = ("outside_boxes", "boxes_in")
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_roles(self.roles)
+        check_class_names(self.class_names)
+        check_instance("images", self.images, ImageOptions)
+        if template := next(filter(is_template, self.roles), None):
+            raise OptionsError(f"roles: {template!r} is a template of paths, which only tables have")
+
+    def stage(self, folder: Path | None, *, group_by: str | None = None) -> StagedReader:
         """Return a reader of the examples, after reading them into ``folder``.
 
         Args:
-            folder: an empty folder.
+            folder: an empty folder; None to read the examples, but write nothing.
             group_by: a regular expression with one group, for the keys.
-            preview: read the examples, but write nothing.
 
         Raises:
             InputError: there are no examples, they differ in their names, dtypes or shapes, a value cannot be
                 stored, or a key is repeated.
         """
-        spill = Spill(self, None if preview else folder)
+        bundle = Bundle(self, folder)
         with Meter("reading examples", _length_of(self.examples), "examples") as meter:
-            table = described(_descriptions(spill, self.examples, meter))
-        spill.close()
-        if spill.form is None:
+            table = described(_descriptions(bundle, self.examples, meter))
+        bundle.close()
+        if bundle.form is None:
             raise InputError(
                 "there are no examples; if an iterator was read before, give a function that makes one"
             )
@@ -81,17 +127,27 @@ class Examples(Elements, NamedClasses):
         left = splits - {to_text(split) for split in table["split"].unique().to_pylist()}
         return stage_elements(
             self,
-            spill.form,
+            bundle.form,
             table,
             folder,
             group_by=group_by,
             warnings=[f"the split {each!r} has no examples; it is left out" for each in sorted(left)],
-            is_numbered=spill.is_numbered,
-            preview=preview,
+            is_numbered=bundle.is_numbered,
         )
 
+    def check(self, form: Form) -> None:
+        """Raise an error if an option has no effect on elements of this form."""
+        of_labels = ["class_names"] * (self.class_names is not None)
+        check_effect(WHERE, form.roles.values(), changed_images(self.images.to_json()), of_labels)
+        check_mask_depth(self.images, has_masks=any(feature.is_mask for feature in form.features))
+        self.rules(form)
 
-def _descriptions(spill: Spill, examples: object, meter: Meter) -> Iterator[Description]:
+    def rules(self, form: Form) -> ImageRules:
+        """Return how images are stored of elements of this form."""
+        return ImageRules.of(form.features, self.images, self.outside_boxes, self.boxes_in)
+
+
+def _descriptions(bundle: Bundle, examples: object, meter: Meter) -> Iterator[Description]:
     """Store the examples of an iterable, or of each iterable in a mapping of them by split; describe each."""
     parts = examples if isinstance(examples, Mapping) else {"": examples}
     for split, part in parts.items():
@@ -109,7 +165,7 @@ def _descriptions(spill: Spill, examples: object, meter: Meter) -> Iterator[Desc
                     f"example {number}{where} is of type {type(item).__name__}; give dicts of values by "
                     "name, or pairs of a key and a dict; Table(frame) takes a table"
                 )
-            yield spill.describe(key, values, split, number)
+            yield bundle.describe(key, values, split, number)
             meter.add(1)
 
 
@@ -136,3 +192,167 @@ def _length_of(given: object) -> int | None:
     except TypeError:
         # tf.data has the method, and raises where the number is not known
         return None
+
+
+class Bundle:
+    """Stores the values of the elements of one bundle, or of one iterable, in one file of a folder.
+
+    Attributes:
+        form: the form of all of its elements; None before the first one.
+        is_numbered: whether keys are numbers of elements.
+    """
+
+    def __init__(self, source: Examples, folder: AnyPath | None, *, has_others: bool = False) -> None:
+        """Create nothing before the first element; without a folder, elements are only described.
+
+        Args:
+            source: how elements are stored.
+            folder: the folder.
+            has_others: whether there are other bundles, so that the first element here must not decide about
+                lists and numbers of Python; the folder is created.
+        """
+        self._source, self._folder, self._has_others = source, folder, has_others
+        self._spill: Spill | None = None
+        self.form: Form | None = None
+        self.is_numbered: bool = False
+
+    def describe(self, key: object, values: object, split: str = "", number: int = 0) -> Description:
+        """Store an element, and return its description; errors name its key.
+
+        Args:
+            key: its key; None if that is one of the values, or else the number.
+            values: values by name.
+            split: name of its iterable in a mapping of them; otherwise empty.
+            number: its number in its iterable.
+        """
+        shown = number_key(number) if key is None else to_text(cast("bytes", special_value("", key, "key")))
+        source, first = self._source, None if self._has_others else self.form
+        try:
+            form, stored, special = encode_element(values, source.roles, source.images, first)
+        except InputError as error:
+            raise InputError(f"{shown}: {error}") from None
+        for role, given in (("split", split or None), ("key", key)):
+            if given is not None and role in special:
+                raise InputError(
+                    f"{shown}: the {role} is given, and a value has the role {role}, too; give the value "
+                    "the role value or drop"
+                )
+        if self._spill is None or self.form is None:
+            self._spill = self._begun(form, shown)
+        elif form != self.form:
+            self.form.check_same(self._first_key, form, shown)
+        self.is_numbered |= key is None and "key" not in special
+        prefix = to_bytes(f"{split}/") if split else b""
+        key, split = prefix + special.get("key", to_bytes(shown)), split or special.get("split", "")
+        return key, special.get("label"), split, self._form_digest, *self._spill.add(stored)
+
+    def _begun(self, form: Form, shown: str) -> Spill:
+        """Return a new file of elements of this form, that of the first element."""
+        self._source.check(form)
+        self.form, self._first_key = form, shown
+        if self._folder is not None and self._has_others:
+            make_staged(self._folder)
+        header = json.dumps(form.to_json(), sort_keys=True).encode("ascii") + b"\n"
+        self._form_digest = hashlib.sha256(header).digest()[:_FORM_BYTES]
+        return Spill(self._folder, form.spilled, header)
+
+    def close(self) -> None:
+        """Finish the file, which other machines may not see before."""
+        if self._spill is not None:
+            self._spill.finish()
+
+
+def described(rows: Iterable[Description]) -> pa.Table:
+    """Return descriptions as a table, sorted by key; the rows need not fit into memory."""
+    rows, kinds = iter(rows), set[type]()
+    tables = [pa.schema(_DESCRIBED.items()).empty_table()]
+    while some := list(islice(rows, _ROWS_AT_ONCE)):
+        columns = dict(zip(_DESCRIBED, zip(*some, strict=True), strict=True))
+        kinds |= {*map(type, columns["label"])} - {type(None)}
+        if len(kinds) > 1:
+            raise InputError("the labels are both integers and text; make them one of the two")
+        arrays = {
+            name: pa.array(column, None if name == "label" else _DESCRIBED[name])
+            for name, column in columns.items()
+        }
+        tables.append(pa.table(arrays))
+    table = pa.concat_tables(tables, promote_options="default")
+    return table.take(pc.sort_indices(table["key"])).combine_chunks()
+
+
+def stage_elements(
+    source: Examples,
+    form: Form,
+    table: pa.Table,
+    folder: AnyPath | None,
+    *,
+    group_by: str | None,
+    warnings: Sequence[str] = (),
+    is_numbered: bool = False,
+    is_written: bool = False,
+) -> StagedReader:
+    """Return a reader of the described elements of one form, whose values are in a folder; see ``stage``.
+
+    Raises:
+        InputError: a key is repeated, an element has no group, or the labels are not classes.
+    """
+    keys = table["key"].combine_chunks()
+    twice = keys[1:].filter(pc.equal(keys[1:], keys[:-1])).unique().to_pylist()
+    if twice:
+        names = listed([repr(to_text(key)) for key in twice], _SHOWN)
+        raise InputError(f"several examples have the same key: {names}; give each example its own key")
+    label = next((feature.name for feature in form.features if feature.is_label), None)
+    found = label_column(label, table["label"], source.class_names) if label else None
+    by = "a regular expression with one (group)"
+    rows = Rows(
+        num_rows=len(keys),
+        features=form.features,
+        rules=source.rules(form),
+        recorded={
+            "source": "examples",
+            "columns": dict(form.roles),
+            **changed_options(source, source.RECORDED),
+        },
+        values={label: found.values} if label and found else {},
+        spilled=table.select([*SPILLED]),
+        spilled_names=[feature.name for feature in form.spilled],
+        keys=table["key"],
+        splits=table["split"] if table["split"][0].as_py() else None,
+        groups=None if group_by is None else groups_of_keys(group_by, ArrowKeys(table["key"]), by),
+        class_names=found.class_names if found else (),
+        warnings=[*form.warnings(), *([found.warning] if found and found.warning else []), *warnings],
+        is_numbered=is_numbered,
+    )
+    return stage(rows, folder, is_written=is_written)
+
+
+def keep_described(table: pa.Table, folder: AnyPath) -> None:
+    """Write the descriptions of the elements of a pipeline into the folder of their values."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    # a runner may repeat this step while others read the table; a power failure must not leave half of it
+    data = sink.getvalue()
+    blocks = (data[at : at + _BLOCK_BYTES].to_pybytes() for at in range(0, len(data), _BLOCK_BYTES))
+    write(folder / ROWS_NAME, blocks)
+
+
+def kept_elements(source: Examples, folder: AnyPath, group_by: str | None) -> StagedReader:
+    """Return the reader of the elements of a pipeline, whose descriptions are in a folder.
+
+    Raises:
+        InputError: the elements differ in their form, or see ``stage_elements``.
+    """
+    table = mapped_table(folder / ROWS_NAME)
+    form = _form_in(folder, table["origin"][0].as_py())
+    other = pc.index(pc.equal(table["form"], table["form"][0]), False).as_py()
+    if other >= 0:
+        keys = [to_text(table["key"][row].as_py()) for row in (0, other)]
+        form.check_same(keys[0], _form_in(folder, table["origin"][other].as_py()), keys[1])
+    # workers find keys and origins in the descriptions
+    return stage_elements(source, form, table, folder, group_by=group_by, is_written=True)
+
+
+def _form_in(folder: AnyPath, origin: bytes) -> Form:
+    """Return the form of the elements in the file with this origin."""
+    return cast("Form", take(json.loads(header_of(folder, origin)), Form))

@@ -310,7 +310,10 @@ def _flat(name: str, column: pa.ChunkedArray) -> Iterator[tuple[str, pa.ChunkedA
         items, lengths = unlisted(column)
         yield from ((field, relisted(values, lengths)) for field, values in _flat(name, items))
     elif pa.types.is_dictionary(kind):
-        yield from _flat(name, column.cast(kind.value_type))
+        # not a cast, which lacks the text of polars
+        values = _wide(kind.value_type)
+        parts = [part.dictionary.cast(values).take(part.indices) for part in column.chunks]
+        yield from _flat(name, pa.chunked_array(parts, values))
     elif is_image_struct(kind):
         yield name, column.cast(pa.struct([(field.name, _wide(field.type)) for field in kind]))
     elif pa.types.is_struct(kind) and kind.num_fields:

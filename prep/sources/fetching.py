@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 from tfshards.schemas import InputError
 from tfshards.schemas.storage import AnyPath, any_path
@@ -23,35 +22,19 @@ FILES_AHEAD = 2 * NUM_REQUESTS
 _COPY_BYTES = 1 << 20
 
 
-class FetchedContent(NamedTuple):
-    """A file or an object when it was read; ``data`` is None if there are more bytes than were allowed."""
-
-    size: int
-    stamp: int
-    data: bytes | None
-
-
-def read_content(path: bytes | AnyPath, most_bytes: int) -> FetchedContent:
-    """Return a file or an object, without its bytes if there are too many, or raise OSError."""
-    status, content = read_most(path, most_bytes)
-    return FetchedContent(status.st_size, stamp_of(status), content)
-
-
-def read_as_listed(path: bytes | AnyPath, size: int, stamp: int, most_bytes: int) -> FetchedContent:
-    """Return a file or an object; without its bytes, and unread, if there are more than ``most_bytes``.
+def read_as_listed(path: bytes | AnyPath, size: int, stamp: int) -> bytes:
+    """Return the bytes of a file or an object.
 
     Raises:
         InputError: it cannot be read, or has changed since it was listed with ``size`` and ``stamp``.
     """
-    if size > most_bytes:
-        return FetchedContent(size, stamp, None)
     try:
-        content = read_content(path, size)
+        status, data = read_most(path, size)
     except OSError as error:
         raise unreadable(path, error) from None
-    if (content.size, content.stamp) != (size, stamp) or content.data is None:
+    if (status.st_size, stamp_of(status)) != (size, stamp) or data is None:
         raise changed(path)
-    return content
+    return data
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,16 +11,16 @@ from pathlib import Path
 import numpy as np
 
 from tfshards.prep.imaging.formats import SUFFIXES
-from tfshards.prep.imaging.options import MAX_BYTES, ImageOptions
+from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.option import changed_options, check_choices, recorded_options
 from tfshards.prep.records.example import Values
-from tfshards.prep.sources.base import Accepted, Listing, Outcome, Reader, Rejected, Row
+from tfshards.prep.sources.base import Listing, Outcome, Reader, Row
 from tfshards.prep.sources.classes import ClassNames, given_class_names, twins
-from tfshards.prep.sources.fetching import FILES_AHEAD, read_as_listed, unreadable
+from tfshards.prep.sources.fetching import FILES_AHEAD, unreadable
 from tfshards.prep.sources.keys import KEY_FEATURE, groups_of_keys, to_bytes, to_text
 from tfshards.prep.sources.kinds import Recorded, check_num_inputs
-from tfshards.prep.sources.layout import Layout, check_split_folders, find_layout
-from tfshards.prep.sources.marks import ALWAYS, NO_CLASSES, SPLIT_LACKS_CLASSES, check_marks, refusal
+from tfshards.prep.sources.layout import check_split_folders, find_layout
+from tfshards.prep.sources.marks import ALWAYS, check_marks, refusal
 from tfshards.prep.sources.masks import MaskFolders, check_masks, find_mask_folders, pair_masks
 from tfshards.prep.sources.patterns import check_patterns, choose_keys
 from tfshards.prep.sources.pictures import (
@@ -31,7 +30,7 @@ from tfshards.prep.sources.pictures import (
     convert_images,
     decoders_of,
     image_feature,
-    mask_feature,
+    read_image,
 )
 from tfshards.prep.sources.split_lists import (
     check_split_list,
@@ -61,8 +60,9 @@ class ImageFolder:
         root: folder that holds class folders, split folders or images, or its URL, such as
             s3://bucket/photos.
         images: how images are checked, converted and stored.
-        class_names: file of the class names in label order, one per line, or a dataset that has them, or the
-            names; the class folders must have these names. By default the names of the folders, sorted.
+        class_names: file of the class names in label order, one per line, or a dataset that has them, or, in
+            Python, the names; the class folders must have these names. By default the names of the folders,
+            sorted.
         follow_links: follow links to folders, and out of the input folder.
         split_folders: folder of each split, such as train=Train and test=holdout; others are skipped. If
             empty, every folder is a class. By default the folders are splits if all are named train, val,
@@ -145,7 +145,7 @@ class ImageFolder:
         """Return the source with these class names, unless it has its own; some may have no folder."""
         return self if self.class_names is not None else replace(self, class_names=names, _may_lack=True)
 
-    def stage(self, folder: Path, *, group_by: str | None = None, preview: bool = False) -> Reader:
+    def stage(self, folder: Path | None, *, group_by: str | None = None) -> Reader:
         """Return a reader of the images, which are listed by their names, sizes and modification times.
 
         Examples are grouped by ``folder``, or by what the one group of a regular expression matches in keys.
@@ -169,7 +169,7 @@ class ImageFolder:
         options |= decoders_of(self.images, has_masks=masks is not None)
         if masks is None:
             return FolderReader(self, options, listing)
-        return _stage_pairs(self, options, tree.root, listing, masks, folder, preview=preview)
+        return _stage_pairs(self, options, tree.root, listing, masks, folder)
 
     def _listing(self, tree: Tree) -> tuple[Listing, FolderFiles | None]:
         """Return the listing of the images, and the mask of each if there are masks."""
@@ -199,14 +199,12 @@ class ImageFolder:
                 code="no-inputs",
             )
         # patterns choose images; their masks follow
-        files, split_of, digest, lines = self._chosen(files)
-        listing = self._arranged(tree.root, files, mask_folders, split_of)
-        warnings += [*lines, *listing.warnings]
-        skipped = Counter(listing.skipped)
+        files, split_of, digest = self._chosen(files, warnings)
+        listing = self._arranged(tree.root, files, mask_folders, split_of, warnings)
         if mask_folders is not None and masks is not None:
             masks, lone = pair_masks(tree.root, mask_folders, listing.keys, masks)
             if lone:
-                skipped["mask without an image"] += len(lone)
+                listing = replace(listing, skipped={**listing.skipped, "mask without an image": len(lone)})
                 warnings.append(
                     f"{counted(len(lone), 'mask')} without an image, such as {to_text(lone[0])!r}"
                 )
@@ -215,21 +213,21 @@ class ImageFolder:
                     "'masks' next to 'images' is taken for their masks, the feature 'mask'; split_folders={} "
                     "takes both for classes"
                 )
-        found = replace(listing, skipped=dict(sorted(skipped.items())), identity=digest)
-        return replace(found, warnings=tuple(warnings)), masks
+        skipped = dict(sorted(listing.skipped.items()))
+        return replace(listing, skipped=skipped, identity=digest, warnings=tuple(warnings)), masks
 
-    def _chosen(self, files: FolderFiles) -> tuple[FolderFiles, Mapping[bytes, str], str, list[str]]:
-        """Return the images that patterns and lists choose, splits by lists, their digest, and warnings."""
-        numbers, warnings = choose_keys(files.keys, self.include, self.exclude)
-        chosen, split_of, digest = files.keep(numbers, "excluded"), dict[bytes, str](), ""
+    def _chosen(
+        self, files: FolderFiles, warnings: list[str]
+    ) -> tuple[FolderFiles, Mapping[bytes, str], str]:
+        """Return the images that patterns and lists choose, splits by lists, and the digest of these."""
+        numbers, lines = choose_keys(files.keys, self.include, self.exclude)
+        chosen, split_of, digest = files.keep(numbers, "excluded")[0], dict[bytes, str](), ""
+        warnings += lines
         if self.split_list:
             split_of, digest = read_split_lists(self.split_list, self.location(), files.keys)
-            left = [number for number, key in enumerate(chosen.keys) if key not in split_of]
-            if left:
-                first = to_text(chosen.keys[left[0]])
-                warnings.append(f"{counted(len(left), 'file')} in no split list, such as {first!r}: left out")
-            listed = np.setdiff1d(np.arange(len(chosen.keys)), left)
-            chosen = chosen.keep(listed, "in no split list")
+            listed = np.flatnonzero([key in split_of for key in chosen.keys])
+            chosen, lines = chosen.keep(listed, "in no split list")
+            warnings += lines
         if not chosen.keys:
             raise InputError(
                 f"{self.location()} holds images ({len(files.keys):,}), but include= and exclude= leave "
@@ -237,70 +235,54 @@ class ImageFolder:
                 *warnings,
                 code="no-inputs",
             )
-        return chosen, split_of, digest, warnings
+        return chosen, split_of, digest
 
     def _arranged(
-        self, root: bytes, files: FolderFiles, masks: MaskFolders | None, split_of: Mapping[bytes, str]
+        self,
+        root: bytes,
+        files: FolderFiles,
+        masks: MaskFolders | None,
+        split_of: Mapping[bytes, str],
+        warnings: list[str],
     ) -> Listing:
         """Return the listing of images, with classes by their folders, and splits by these or by lists."""
         # there are few folders, so that decisions are made for each folder once
         folders, folder_of = files.folders
         inside = [masks.inside(path) if masks else path for path in folders]
-        holding = [path for path in inside if path is not None]
-        layout = find_layout(
-            root, holding, given_class_names(self.class_names), self.split_folders, may_lack=self._may_lack
-        )
-        if not (self.as_is or self.class_names or self.split_folders == {}):
-            self._check_classes(files, layout, holding, has_masks=masks is not None)
-        places = [None if path is None else layout.place(path) for path in inside]
-        is_inside = np.array([place is not None for place in places])[folder_of]
-        warnings = [*layout.warnings, *twins(layout.class_names)]
-        if not is_inside.all():
-            outside = files.take(np.flatnonzero(~is_inside)).keys
-            warnings.append(
-                f"{counted(len(outside), 'image')} outside of the folders of splits and classes, such as "
-                f"{to_text(outside[0])!r}: left out"
-            )
+        class_names = given_class_names(self.class_names)
+        layout = find_layout(root, inside, class_names, self.split_folders, may_lack=self._may_lack)
+        if not (self.as_is or class_names or self.split_folders == {}):
+            if masks is None:
+                check_marks(os.fsdecode(self.root), files.keys, files.marks, layout.last)
+            if layout.seen[0]:
+                raise refusal(os.fsdecode(self.root), *layout.seen)
+        is_inside = np.array([place is not None for place in layout.places])[folder_of]
         if not is_inside.any():
             raise InputError(
                 f"{os.fsdecode(root)} holds no images inside its folders, only {len(is_inside)} outside "
                 "them; move them into the folders"
             )
-        files, folder_of = files.keep(np.flatnonzero(is_inside), "outside the folders"), folder_of[is_inside]
-        order = {split: number for number, split in enumerate(self.split_list or layout.split_of.values())}
+        files, lines = files.keep(np.flatnonzero(is_inside), "outside the folders")
+        folder_of = folder_of[is_inside]
+        warnings += [*layout.warnings, *twins(layout.class_names), *lines]
+        order = {split: number for number, split in enumerate(self.split_list or layout.splits)}
         if self.split_list:
             in_split = np.array([order[split_of[key]] for key in files.keys], np.int64)
         else:
-            in_split = np.array([order.get(place[0], -1) if place else -1 for place in places])[folder_of]
+            in_split = np.array([order.get(each[0], -1) if each else -1 for each in layout.places])[folder_of]
         splits = {split: np.flatnonzero(in_split == number) for split, number in order.items()}
         features = [image_feature("image", self.images)]
-        features += [Feature("label", "label", "int64")] if layout.numbers else []
-        labels = np.array([place[1] if place else -1 for place in places], np.int64)[folder_of]
+        features += [Feature("label", "label", "int64")] if layout.class_names else []
+        labels = np.array([each[1] if each else -1 for each in layout.places], np.int64)[folder_of]
         return Listing(
             schema=Schema((*features, KEY_FEATURE), layout.class_names),
             keys=files.keys,
             sizes=files.sizes,
             stamps=files.stamps,
-            labels=labels if layout.numbers else None,
+            labels=labels if layout.class_names else None,
             splits={split: numbers for split, numbers in splits.items() if len(numbers)} or None,
             skipped=files.skipped,
-            warnings=tuple(warnings),
         )
-
-    def _check_classes(
-        self, files: FolderFiles, layout: Layout, holding: Sequence[bytes], *, has_masks: bool
-    ) -> None:
-        """Raise InputError if marks, or the folders that hold images, show that folders are not classes."""
-        root = os.fsdecode(self.root)
-        seen, section = layout.not_classes(holding)
-        if seen or not layout.numbers:
-            last = NO_CLASSES
-        else:
-            last = ALWAYS if all(layout.classes.values()) else SPLIT_LACKS_CLASSES
-        if not has_masks:
-            check_marks(root, files.keys, files.marks, last)
-        if seen:
-            raise refusal(root, seen, section)
 
 
 @dataclass(frozen=True)
@@ -337,19 +319,14 @@ class FolderReader:
 
         def fetch(row: Row) -> EncodedImage:
             key = to_bytes(row.key)
-            content = read_as_listed(tree.at(key), row.size, row.stamp, MAX_BYTES)
-            return EncodedImage("image", content, key)
+            return EncodedImage("image", read_image(tree.at(key), row.size, row.stamp), key)
 
         is_far = isinstance(tree, RemoteTree)
         ahead = in_flight(fetch, rows, FILES_AHEAD, num_bytes=lambda row: row.size)
         found = ahead if is_far else map(fetch, rows)
         for row, image in zip(rows, found, strict=True):
             values: dict[str, Values] = {"label": row.label, "key": image.path}
-            conversions = convert_images(rules, [image], values)
-            if isinstance(conversions, Rejected):
-                yield conversions
-            else:
-                yield Accepted([values[name] for name in schema.names], conversions)
+            yield convert_images(rules, [image], values, schema.names)
 
 
 def _stage_pairs(
@@ -358,9 +335,7 @@ def _stage_pairs(
     root: bytes,
     listing: Listing,
     masks: FolderFiles,
-    folder: Path,
-    *,
-    preview: bool,
+    folder: Path | None,
 ) -> Reader:
     """Return a reader of images with their masks, which it finds in a table."""
     # needs Arrow, which images without masks do not
@@ -376,7 +351,7 @@ def _stage_pairs(
     image, *others = listing.schema.features[:-1]
     rows = Rows(
         num_rows=len(keys),
-        features=[image, mask_feature("mask", source.images), *others],
+        features=[image, image_feature("mask", source.images, "mask"), *others],
         rules=ImageRules(source.images, frozenset({"mask"})),
         recorded=recorded,
         values={} if labels is None else {"label": pa.chunked_array([labels])},
@@ -392,4 +367,4 @@ def _stage_pairs(
         warnings=listing.warnings,
         skipped=listing.skipped,
     )
-    return stage(rows, folder, preview=preview)
+    return stage(rows, folder)

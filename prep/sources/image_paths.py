@@ -82,7 +82,9 @@ def stat_images(
         elif path and b"\0" not in path:
             where = location_of(root, path) if is_far or b"://" in path else None
             if where is not None:
-                if _leaves(root, path) and not follow_links:
+                folder = _folder(root)
+                is_below = folder and not path.startswith(b"/") and is_inside(where, folder.folder)
+                if not (is_below or follow_links):
                     raise outside(root, to_text(path))
                 remote[row], real[row] = where, path if is_url(path) else posixpath.normpath(path)
             else:
@@ -152,14 +154,6 @@ def location_of(root: bytes, path: bytes) -> RemotePath | None:
 def _folder(root: bytes) -> RemoteTree | None:
     folder = tree_of(root, follow_links=True)
     return folder if isinstance(folder, RemoteTree) else None
-
-
-def _leaves(root: bytes, path: bytes) -> bool:
-    """Return whether a path, or the URL of an object, leaves the folder to which it is relative."""
-    if is_url(path):
-        folder, found = _folder(root), location_of(root, path)
-        return folder is None or found is None or not is_inside(found, folder.folder)
-    return path.startswith(b"/") or posixpath.normpath(path).split(b"/")[0] == b".."
 
 
 def _local(root: bytes, path: bytes) -> tuple[bytes, _Status]:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import codecs
 import json
 import os
 import re
 import unicodedata
 from abc import abstractmethod
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import BinaryIO, TypeVar, overload
 
+from tfshards.prep.sources.fetching import read_paths
 from tfshards.schemas import Feature, InputError, OptionsError
 from tfshards.schemas.json_reader import shown
 from tfshards.schemas.keys import hash_array as hash_array
 from tfshards.schemas.keys import hash_key as hash_key
 from tfshards.schemas.storage import AnyPath, any_path
-from tfshards.schemas.storage.untrusted import LISTS, read_whole
 from tfshards.schemas.storage.verbs import put
 
 KEY_FEATURE = Feature("key", "bytes", "bytes")
@@ -64,15 +64,15 @@ class LazyKeys(Sequence[bytes]):
     def __getitem__(self, index: slice) -> list[bytes]: ...
 
     def __getitem__(self, index: int | slice) -> bytes | list[bytes]:
-        return self.some(index) if isinstance(index, slice) else self.at(range(len(self))[index])
+        numbers = range(len(self))[index]
+        return [*map(self.at, numbers)] if isinstance(numbers, range) else self.at(numbers)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return map(self.at, range(len(self)))
 
     @abstractmethod
     def at(self, number: int) -> bytes:
         """Return a key by its number."""
-
-    def some(self, numbers: slice) -> list[bytes]:
-        """Return some of the keys."""
-        return [self.at(number) for number in range(len(self))[numbers]]
 
 
 class RowKeys(LazyKeys):
@@ -88,9 +88,15 @@ class RowKeys(LazyKeys):
         """Return a key by its number."""
         return b"%d" % number
 
-    def some(self, numbers: slice) -> list[bytes]:
-        """Return some of the keys."""
-        return [b"%d" % number for number in range(self._count)[numbers]]
+
+def find_key(keys: Sequence[bytes], key: bytes) -> int | None:
+    """Return the index of a key among sorted ones, or among row numbers; None if there is no such key."""
+    if isinstance(keys, RowKeys):
+        number = int(key) if key.isdigit() else len(keys)
+    else:
+        at = keys.at if isinstance(keys, LazyKeys) else keys.__getitem__
+        number = bisect_left(range(len(keys)), key, key=at)
+    return number if number < len(keys) and keys[number] == key else None
 
 
 # Joining all keys at once would need more memory than the keys.
@@ -120,10 +126,7 @@ def holds_written_keys(file: BinaryIO) -> bool:
 def read_keys(path: str | os.PathLike[str]) -> list[bytes]:
     """Return the keys in a file, in its order; a line with a quotation mark at its start is a JSON string."""
     found = any_path(path)
-    try:
-        lines = read_whole(found, LISTS).removeprefix(codecs.BOM_UTF8).split(b"\n")
-    except OSError as error:
-        raise InputError(f"{found}: cannot be read: {error.strerror}", code="unreadable") from None
+    lines = read_paths(found).split(b"\n")
     # editors of Windows end lines with \r\n; a key that ends so is written as JSON
     keys = [line.removesuffix(b"\r") for line in lines]
     for index, line in enumerate(keys):

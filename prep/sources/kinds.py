@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from tfshards.prep.imaging.options import JPEG_QUALITY, ImageOptions
-from tfshards.prep.option import recorded_options
+from tfshards.prep.imaging.options import ImageOptions, recorded_images
 from tfshards.schemas import OptionsError, Schema
 
 
@@ -29,8 +28,7 @@ class Recorded:
     @property
     def images(self) -> ImageOptions:
         """The options of images."""
-        quality = self.options.get("quality", JPEG_QUALITY)
-        return ImageOptions(**recorded_options(ImageOptions.RECORDED, self.options), usual_quality=quality)
+        return recorded_images(self.options)
 
 
 @dataclass(frozen=True)

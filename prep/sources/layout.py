@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from tfshards.prep.sources.classes import class_map, usual_order, usual_split
 from tfshards.prep.sources.keys import to_bytes, to_text
-from tfshards.prep.sources.marks import PAGE
+from tfshards.prep.sources.marks import ALWAYS, NO_CLASSES, PAGE, SPLIT_LACKS_CLASSES
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import listed
 from tfshards.schemas.names import name_fault
@@ -21,52 +21,25 @@ _LIKE_MASKS = re.compile(rb"annot|mask|label", re.IGNORECASE)
 _LIKE_A_SPLIT = re.compile(rb"(?:.*_)?(?:train|val|test|unlabeled)[^a-zA-Z]*")
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(NamedTuple):
     """Which folders are splits and classes.
 
     Attributes:
-        split_of: split of each top-level folder that is one, in the order of splits; empty without splits.
-        classes: class folders in each split folder, or in the root, whose name is empty.
-        numbers: label of each class folder and of each given class, in this order.
+        splits: names of the splits in their order; empty without splits.
+        class_names: class names in label order; empty without labels.
+        places: split of each folder of images, empty without splits, and its label, -1 in a split without
+            class folders; None for a folder whose images have neither.
+        last: last kind of marks that show that folders are not classes.
+        seen: what shows it without marks, and the section of the page; or two empty texts.
         warnings: warnings about classes without images, and splits without classes.
     """
 
-    split_of: Mapping[bytes, str]
-    classes: Mapping[bytes, Set[bytes]]
-    numbers: Mapping[bytes, int]
-    warnings: tuple[str, ...]
-
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        """The class names in label order."""
-        return tuple(map(to_text, self.numbers))
-
-    def place(self, folder: bytes) -> tuple[str, int] | None:
-        """Return the split of the files in a folder, empty without splits, and their label.
-
-        The label is -1 in a split without class folders. Other files have neither: None.
-        """
-        top, below = _divided(folder, self.split_of)
-        if top not in self.classes or (self.classes[top] and not below):
-            return None
-        return self.split_of.get(top, ""), self.numbers[below[0]] if self.classes[top] else -1
-
-    def not_classes(self, folders: Collection[bytes]) -> tuple[str, str]:
-        """Return why folders are evidently not classes, and the section of the page; or two empty texts.
-
-        Args:
-            folders: paths of the folders that hold images.
-        """
-        names = sorted(set().union(*self.classes.values()))
-        is_single = len(names) == 1 and (not self.split_of or names == [b"images"])
-        if is_single or (names and all(map(_LIKE_A_SPLIT.fullmatch, names))):
-            return f"no class folders but {_named(names)}", "other-layouts"
-        divided = (_divided(folder, self.split_of) for folder in folders)
-        below = [parts for top, parts in divided if parts and self.classes.get(top)]
-        if below and all(len(parts) > 1 for parts in below):
-            return f"images only in folders of the class folders {_named(names)}", "nested-folders"
-        return "", ""
+    splits: Sequence[str]
+    class_names: tuple[str, ...]
+    places: Sequence[tuple[str, int] | None]
+    last: int
+    seen: tuple[str, str]
+    warnings: Sequence[str]
 
 
 def _divided(folder: bytes, split_of: Mapping[bytes, str]) -> tuple[bytes, list[bytes]]:
@@ -77,7 +50,7 @@ def _divided(folder: bytes, split_of: Mapping[bytes, str]) -> tuple[bytes, list[
 
 def find_layout(
     root: bytes,
-    folders: Collection[bytes],
+    folders: Sequence[bytes | None],
     class_names: Sequence[str] | None,
     split_folders: Mapping[str, str] | None,
     *,
@@ -87,7 +60,7 @@ def find_layout(
 
     Args:
         root: the source, for messages.
-        folders: paths of the folders that hold images; others do not count.
+        folders: paths of the folders that hold images; None for one outside of the folder of images.
         class_names: the given names of classes, or None.
         split_folders: the given folder of each split; empty if no folder is a split, and None if the names of
             the folders decide.
@@ -102,8 +75,8 @@ def find_layout(
             known, first = _named(tops) or "none", os.fsdecode(missing[0])
             raise InputError(f"{os.fsdecode(root)} has no folder {first!r} for split_folders=, only {known}")
     classes: dict[bytes, set[bytes]] = {top: set() for top in split_of or [b""]}
-    for path in folders:
-        top, below = _divided(path, split_of)
+    divided = [None if path is None else _divided(path, split_of) for path in folders]
+    for top, below in filter(None, divided):
         if below and top in classes:
             classes[top].add(below[0])
     found = {to_text(name) for names in classes.values() for name in names}
@@ -120,7 +93,36 @@ def find_layout(
     if empty := [] if may_lack else [to_bytes(name) for name in names if name not in found]:
         warnings.append(f"there are no images of the classes {_named(empty)}; they keep their numbers")
     numbers = {to_bytes(name): number for number, name in enumerate(names)}
-    return Layout(split_of, classes, numbers, tuple(warnings))
+
+    def place(top: bytes, below: Sequence[bytes]) -> tuple[str, int] | None:
+        if top not in classes or (classes[top] and not below):
+            return None
+        return split_of.get(top, ""), numbers[below[0]] if classes[top] else -1
+
+    depths = [len(below) for top, below in filter(None, divided) if below and classes.get(top)]
+    seen = _not_classes(sorted(set().union(*classes.values())), depths, has_splits=bool(split_of))
+    some = ALWAYS if all(classes.values()) else SPLIT_LACKS_CLASSES
+    return Layout(
+        splits=[*split_of.values()],
+        class_names=tuple(names),
+        places=[each and place(*each) for each in divided],
+        last=NO_CLASSES if seen[0] or not names else some,
+        seen=seen,
+        warnings=warnings,
+    )
+
+
+def _not_classes(names: Sequence[bytes], depths: Sequence[int], *, has_splits: bool) -> tuple[str, str]:
+    """Return why class folders are evidently not classes, and the section of the page; or two empty texts.
+
+    ``depths`` has the number of folders from a class to images, with both ends, for each folder of images.
+    """
+    is_single = len(names) == 1 and (not has_splits or names[0] == b"images")
+    if is_single or (names and all(map(_LIKE_A_SPLIT.fullmatch, names))):
+        return f"no class folders but {_named(names)}", "other-layouts"
+    if depths and min(depths) > 1:
+        return f"images only in folders of the class folders {_named(names)}", "nested-folders"
+    return "", ""
 
 
 def _usual_splits(root: bytes, folders: Sequence[bytes]) -> dict[bytes, str]:

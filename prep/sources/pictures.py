@@ -13,15 +13,15 @@ from tfshards.prep.imaging.masks import Geometry
 from tfshards.prep.imaging.normalize import Normalized, normalize
 from tfshards.prep.imaging.options import CONVERSION, MAX_BYTES, ImageOptions
 from tfshards.prep.imaging.pillow import decoder_versions
-from tfshards.prep.imaging.reasons import Reason
-from tfshards.prep.imaging.whitelist import ImageError
+from tfshards.prep.imaging.reasons import ImageError, Reason
 from tfshards.prep.records.example import Values
-from tfshards.prep.sources.base import Rejected
-from tfshards.prep.sources.fetching import FetchedContent
+from tfshards.prep.sources.base import Accepted, Outcome, Rejected
+from tfshards.prep.sources.fetching import read_as_listed
 from tfshards.schemas import Feature, OptionsError
-from tfshards.schemas.coordinates import Coordinates
+from tfshards.schemas.coordinates import Coordinates, coordinates_of
 from tfshards.schemas.errors import listed
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.storage import AnyPath
 
 # of features in a message
 _SHOWN_NAMES = 5
@@ -32,20 +32,22 @@ class EncodedImage(NamedTuple):
 
     Attributes:
         name: name of its feature.
-        content: what was read of it; None if it is missing.
+        data: its bytes, or why there are none.
         path: its path, whose suffix may identify the format; may be empty.
-        missing: why there is no content.
     """
 
     name: str
-    content: FetchedContent | None
-    path: bytes = b""
-    missing: str = ""
+    data: bytes | Rejected
+    path: bytes
 
 
-def content_of(data: bytes) -> FetchedContent:
-    """Return the content of an image whose bytes the source has, as if it had been read from a file."""
-    return FetchedContent(len(data), 0, data if len(data) <= MAX_BYTES else None)
+def read_image(path: bytes | AnyPath, size: int, stamp: int) -> bytes | Rejected:
+    """Return the image in a file or an object that was listed, unread if it is too large."""
+    return _too_large(size) if size > MAX_BYTES else read_as_listed(path, size, stamp)
+
+
+def _too_large(size: int) -> Rejected:
+    return Rejected(Reason.TOO_LARGE, f"{size} bytes; at most {MAX_BYTES}")
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,15 @@ class ImageRules:
     outside: Outside = "reject"
     boxes_in: Reference | None = None
 
+    @classmethod
+    def of(
+        cls, features: Sequence[Feature], options: ImageOptions, outside: Outside, boxes_in: Reference | None
+    ) -> ImageRules:
+        """Return the rules of examples of these features; coordinates refer to the first image."""
+        masks = frozenset(feature.name for feature in features if feature.is_mask)
+        placed_in = next((feature.name for feature in features if feature.is_image), None)
+        return cls(options, masks, coordinates_of(features), placed_in, outside, boxes_in)
+
     def __post_init__(self) -> None:
         if self.options.check == "none" and (self.masks or self.coordinates):
             names = listed([*map(repr, sorted({*self.masks, *self.coordinates}))], _SHOWN_NAMES)
@@ -84,16 +95,16 @@ def convert_images(
     rules: ImageRules,
     images: Sequence[EncodedImage],
     values: dict[str, Values],
-) -> tuple[str, ...] | Rejected:
-    """Add the converted images of an example to its values, and place its boxes and keypoints in them.
+    names: Sequence[str],
+) -> Outcome:
+    """Convert the images of an example, and place its boxes and keypoints in them.
 
     Args:
         rules: how images are stored.
         images: the images and masks of the example.
-        values: values by feature; those of coordinates are replaced by the ones that fit the stored image.
-
-    Returns:
-        The names of all conversions, or why the example is rejected.
+        values: values of the other features; those of coordinates are replaced by the ones that fit the
+            stored image.
+        names: the features, in the order of the schema.
     """
     conversions: list[str] = []
     views: list[Geometry] = []
@@ -116,16 +127,16 @@ def convert_images(
                 check_numbers(name, cast("list[float]", values[name]), coordinates)
     except ImageError as fault:
         return Rejected(fault.reason, fault.detail)
-    return tuple(conversions)
+    return Accepted([values[name] for name in names], tuple(conversions))
 
 
 def _normalized(image: EncodedImage, options: ImageOptions, views: Sequence[Geometry]) -> Normalized:
     """Return the normalized image, or raise ImageError; a mask may belong to the images in ``views``."""
-    if image.content is None:
-        raise ImageError(Reason.MISSING, image.missing)
-    size, _, data = image.content
-    if data is None:
-        raise ImageError(Reason.TOO_LARGE, f"{size} bytes; at most {MAX_BYTES}")
+    data = image.data
+    if isinstance(data, bytes) and len(data) > MAX_BYTES:
+        data = _too_large(len(data))
+    if isinstance(data, Rejected):
+        raise ImageError(*data)
     return normalize(data, options, os.path.splitext(image.path)[1].lower(), views if options.mask else ())
 
 
@@ -154,15 +165,12 @@ def _place(rules: ImageRules, values: dict[str, Values], file: Geometry) -> list
     return list(dict.fromkeys(notes))
 
 
-def image_feature(name: str, options: ImageOptions) -> Feature:
-    """Return the feature of images that are stored with these options."""
-    return Feature(name, "image", options.dtype, options.shape)
-
-
-def mask_feature(name: str, options: ImageOptions) -> Feature:
-    """Return the feature of masks that are stored with these options of images."""
-    options = mask_options(options)
-    return Feature(name, "mask", options.dtype, options.shape)
+# features check themselves, and elements have one set of them
+@lru_cache(maxsize=256)
+def image_feature(name: str, images: ImageOptions, role: str = "image") -> Feature:
+    """Return the feature of images, or of masks, that are stored with these options of images."""
+    options = images if role == "image" else mask_options(images)
+    return Feature(name, role, options.dtype, options.shape)
 
 
 @lru_cache(maxsize=8)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from string import Formatter
 from typing import Any, NamedTuple
 
@@ -28,7 +29,7 @@ from tfshards.prep.sources.features import (
     unlisted,
 )
 from tfshards.prep.sources.image_paths import ImageFiles
-from tfshards.prep.sources.keys import to_bytes, to_text
+from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.sources.labels import first_folders, groups_of
 from tfshards.prep.sources.roles import (
     check_undeclared,
@@ -37,17 +38,14 @@ from tfshards.prep.sources.roles import (
     meant,
     unknown_column,
 )
-from tfshards.prep.sources.wide import Wide, WideWriter
-from tfshards.schemas import InputError
+from tfshards.prep.sources.spill import Spill
+from tfshards.schemas import Feature, InputError
 
 IMAGE_ROLES = ("image", "mask")
-# No encoded image has fewer bytes that a path cannot have.
-_NOT_IN_PATHS = re.compile(rb"[\0-\x1f\x7f]")
 # What a column of structs of images holds, for messages.
 _IMAGE_STRUCTS = [{"bytes": None, "path": None}]
 # What may follow a name in a template of paths.
 _DIGITS = re.compile(r"(0?[0-9]{1,2}d?)?")
-_SHOWN = 60
 # Type of text in tables that ``flattened`` returns; that of bytes is TEXT.
 STRING = pa.large_string()
 
@@ -129,7 +127,7 @@ class Content(NamedTuple):
         num_rows: number of rows.
         table: columns that hold no images.
         paths: path of the image in each row by column, empty for none.
-        wide: what has been written of encoded images.
+        spilled: what ``Spill.add_images`` has returned of encoded images, or None.
     """
 
     read: TableRows
@@ -137,7 +135,7 @@ class Content(NamedTuple):
     num_rows: int
     table: pa.Table
     paths: dict[str, list[bytes]]
-    wide: Wide | None
+    spilled: pa.Table | None
 
     def of_role(self, role: str) -> Column | None:
         """Return the first column that has a role, or None."""
@@ -161,9 +159,16 @@ def _invalid(template: str, why: str) -> InputError:
 
 
 def read_once(
-    read: TableRows, columns: Sequence[Column], needed: Collection[str | None], writer: WideWriter
+    read: TableRows, columns: Sequence[Column], needed: Collection[str | None], folder: Path | None
 ) -> Content:
-    """Read the rows: encoded images are written, and all else that is stored or ``needed`` is in memory."""
+    """Read the rows: encoded images are written, and all else that is stored or ``needed`` is in memory.
+
+    Args:
+        read: the rows.
+        columns: their columns.
+        needed: columns that are used, even if they are not stored.
+        folder: where images are written; None to write nothing.
+    """
     in_templates = template_columns({each.name: each.role for each in columns})
     undeclared = [each.name for each in columns if each.role is None and each.name not in in_templates]
     images = [column for column in columns if column.is_image and not is_template(column.name)]
@@ -172,6 +177,8 @@ def read_once(
     empty = flattened(read.batches.schema.empty_table())
     parts = [empty.select([name for name in empty.column_names if name not in left])]
     paths: dict[str, list[bytes]] = {column.name: [] for column in images}
+    spill: Spill | None = None
+    spilled: list[pa.Table] = []
     num_rows = 0
     for batch in read.batches:
         rows = flattened(pa.Table.from_batches([batch]))
@@ -186,10 +193,10 @@ def read_once(
             paths[column.name] += names
             if content is not None:
                 encoded[column.feature] = content
-                if not num_rows and not is_image_struct(column.kind):
-                    _check_no_paths(column.name, content, read.where)
         if encoded:
-            writer.write(encoded)
+            if spill is None:
+                spill = Spill(folder, [Feature(name, "bytes", "bytes", (None,)) for name in encoded])
+            spilled.append(spill.add_images(encoded))
         num_rows += rows.num_rows
         parts.append(rows.select(parts[0].column_names))
     if not num_rows:
@@ -197,18 +204,9 @@ def read_once(
     table = pa.concat_tables(parts)
     templates = [column.name for column in columns if column.is_image and is_template(column.name)]
     paths |= {name: _template_paths(table, name, read.where) for name in templates}
-    return Content(read, columns, num_rows, table, paths, writer.close())
-
-
-def _check_no_paths(name: str, content: pa.Array, where: str) -> None:
-    """Raise InputError if a column of encoded images holds paths."""
-    values = sampled(pa.chunked_array([content]))
-    if values and not any(map(_NOT_IN_PATHS.search, values)):
-        raise InputError(
-            f"{where}: column {name!r} holds bytes, which would be images, but they are paths, such as "
-            f"{to_text(values[0][:_SHOWN])!r}; cast them to text, in pandas: "
-            f"rows[{name!r}].str.decode('utf-8')"
-        )
+    if spill is not None:
+        spill.finish()
+    return Content(read, columns, num_rows, table, paths, pa.concat_tables(spilled) if spilled else None)
 
 
 def _image_values(column: Column, values: pa.ChunkedArray) -> tuple[list[bytes], pa.Array | None]:

@@ -1,229 +1,139 @@
-"""Elements on their way: their values are written to files, and each is described in a few bytes.
+"""Values of rows in files: each row is an example in a file, which is found, and checked, by its origin.
 
-*.spill     values of the elements of a bundle, or of an iterable, see ``wide.py``; the first line is the form
-rows.arrow  of a pipeline: the descriptions of all elements, sorted by key, from which each step lists them
+An origin has the name of a file, and offset, length and checksum of the example in it, so that workers on any
+machine read only the bytes of their rows.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Iterable, Sequence
-from itertools import islice
-from typing import Any, NamedTuple, cast
+import os
+import secrets
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import chain, groupby
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tfshards.prep.option import changed_options
-from tfshards.prep.sources.elements import Elements, Form, special_value
-from tfshards.prep.sources.features import TEXT
-from tfshards.prep.sources.keys import groups_of_keys, number_key, to_bytes, to_text
-from tfshards.prep.sources.labels import label_column
-from tfshards.prep.sources.staged import Rows, stage
-from tfshards.prep.sources.staged_reader import ROWS_NAME, ArrowKeys, StagedReader, mapped_table
-from tfshards.prep.sources.staging_folder import make_staged
-from tfshards.prep.sources.wide import WIDE_COLUMNS, Wide, WideFile, header_of
-from tfshards.schemas import InputError
-from tfshards.schemas.errors import listed
-from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.verbs import write
+from tfshards.prep.records.example import Values, example_encoder
+from tfshards.prep.sources.staging_folder import is_staged, staging_gone
+from tfshards.schemas import Feature, InputError, Schema
+from tfshards.schemas.example import Decoded, decode_example
+from tfshards.schemas.frames import masked_crc32c
+from tfshards.schemas.storage import AnyPath, in_flight, read_range
+from tfshards.schemas.storage.any_path import in_store, on_disk
+from tfshards.schemas.storage.untrusted import open_regular
+from tfshards.schemas.storage.verbs import Sink, new_file
 
-_FORM_BYTES = 8
-_ROWS_AT_ONCE, _BLOCK_BYTES = 1 << 14, 1 << 20
-_SHOWN = 5
-
-
-class Description(NamedTuple):
-    """What the plan needs to know of one element.
-
-    Attributes:
-        label: number or name of its class; None for no class.
-        split: name of its split; empty if there are none.
-        form: digest of its form.
-        size: number of bytes of its values.
-        digest: digest of its values.
-        origin: where its values are, see ``wide.py``.
-    """
-
-    key: bytes
-    label: int | str | None
-    split: str
-    form: bytes
-    size: int
-    digest: bytes
-    origin: bytes
+_NAME_BYTES = 8
+# offset, length and masked CRC-32C; origins in a file sort by offset
+_NUMBERS = struct.Struct(">QQI")
+# What ``Spill.add`` returns of a row: the number of bytes of its values, their digest, and their origin.
+# ``add_images`` also returns columns of the sizes of images, with names that begin with SIZE.
+SPILLED = {"size": pa.int64(), "digest": pa.binary(16), "origin": pa.large_binary()}
+SIZE = "size/"
 
 
 class Spill:
-    """Stores the values of the elements of one bundle, or of one iterable, in one file of a folder.
+    """A new file of values of rows."""
 
-    Attributes:
-        form: the form of all of its elements; None before the first one.
-        is_numbered: whether keys are numbers of elements.
-    """
-
-    def __init__(self, elements: Elements, folder: AnyPath | None, *, is_bundle: bool = False) -> None:
-        """Create nothing before the first element; without a folder, elements are only described.
+    def __init__(self, folder: AnyPath | None, features: Sequence[Feature], header: bytes = b"") -> None:
+        """Create the file in a folder; without one, rows are only described.
 
         Args:
-            elements: how elements are stored.
-            folder: the folder; it is created for a bundle.
-            is_bundle: whether there are others, so that the first element here must not decide about lists
-                and numbers of Python.
+            folder: the folder.
+            features: features that have values in it.
+            header: what ``header_of`` returns.
         """
-        self._elements, self._folder, self._is_bundle = elements, folder, is_bundle
-        self._file: WideFile | None = None
-        self.form: Form | None = None
-        self.is_numbered: bool = False
+        self._folder = folder
+        self._encode = example_encoder(Schema(tuple(features))) if features else lambda _: ()
+        self._name = secrets.token_bytes(_NAME_BYTES)
+        self._sink: Sink | None = None if folder is None else new_file(_path(folder, self._name), folder)
+        self._num_bytes = 0
+        self._write(header)
 
-    @property
-    def num_bytes(self) -> int:
-        """Size of the file."""
-        return self._file.num_bytes if self._file else 0
+    def add(self, values: Sequence[Values]) -> tuple[int, bytes, bytes]:
+        """Write the values of a row, in the order of the features; return its columns ``SPILLED``."""
+        data = b"".join(self._encode(values))
+        origin = self._name + _NUMBERS.pack(self._num_bytes, len(data), masked_crc32c(data))
+        self._write(data)
+        return len(data), hashlib.sha256(data).digest()[: SPILLED["digest"].byte_width], origin
 
-    def describe(self, key: object, values: object, split: str = "", number: int = 0) -> Description:
-        """Store an element, and return its description; errors name its key.
+    def add_images(self, columns: Mapping[str, pa.Array]) -> pa.Table:
+        """Write the images of some rows, null for none; return ``SPILLED``, and sizes, -1 for none."""
+        images = zip(*(column.to_pylist() for column in columns.values()), strict=True)
+        # lists of one image or none
+        rows = [self.add([[] if each is None else [each] for each in row]) for row in images]
+        found = {name: pa.array([row[at] for row in rows], SPILLED[name]) for at, name in enumerate(SPILLED)}
+        for name, column in columns.items():
+            found[SIZE + name] = pc.fill_null(pc.binary_length(column), -1).cast(pa.int64())
+        return pa.table(found)
 
-        Args:
-            key: its key; None if that is one of the values, or else the number.
-            values: values by name.
-            split: name of its iterable in a mapping of them; otherwise empty.
-            number: its number in its iterable.
-        """
-        shown = number_key(number) if key is None else to_text(cast("bytes", special_value("", key, "key")))
-        try:
-            form, stored, special = self._elements.encode(values, None if self._is_bundle else self.form)
-        except InputError as error:
-            raise InputError(f"{shown}: {error}") from None
-        for role, given in (("split", split or None), ("key", key)):
-            if given is not None and role in special:
-                raise InputError(
-                    f"{shown}: the {role} is given, and a value has the role {role}, too; give the value "
-                    "the role value or drop"
-                )
-        if self._file is None or self.form is None:
-            self._file = self._begun(form, shown)
-        elif form != self.form:
-            self.form.check_same(self._first_key, form, shown)
-        self.is_numbered |= key is None and "key" not in special
-        prefix = to_bytes(f"{split}/") if split else b""
-        return Description(
-            prefix + special.get("key", to_bytes(shown)),
-            special.get("label"),
-            split or special.get("split", ""),
-            self._form_digest,
-            *self._file.add(stored),
-        )
+    def _write(self, data: bytes) -> None:
+        if self._sink is not None:
+            self._sink.write(data)
+        self._num_bytes += len(data)
 
-    def _begun(self, form: Form, shown: str) -> WideFile:
-        """Return a new file of elements of this form, that of the first element."""
-        self._elements.check(form)
-        self.form, self._first_key = form, shown
-        if self._folder is not None and self._is_bundle:
-            make_staged(self._folder)
-        header = json.dumps(form.to_json(), sort_keys=True).encode("ascii") + b"\n"
-        self._form_digest = hashlib.sha256(header).digest()[:_FORM_BYTES]
-        return WideFile(self._folder, form.wide, header)
-
-    def close(self) -> None:
+    def finish(self) -> None:
         """Finish the file, which other machines may not see before."""
-        if self._file is not None:
-            self._file.finish()
+        if self._sink is None or self._folder is None:
+            return
+        self._sink.finish()
+        if in_store(self._folder) and not is_staged(self._folder):
+            # nothing would remove it: a later run has removed the folder while this was uploaded
+            _path(self._folder, self._name).unlink()
+            raise staging_gone(self._folder)
 
 
-def described(rows: Iterable[Sequence[Any]]) -> pa.Table:
-    """Return descriptions as a table, sorted by key; the rows need not fit into memory."""
-    # labels have the type of their values
-    types = {"key": TEXT, "label": pa.null(), "split": TEXT, "form": pa.binary(_FORM_BYTES), **WIDE_COLUMNS}
-    rows, kinds = iter(rows), set[type]()
-    tables = [pa.schema(types.items()).empty_table()]
-    while some := list(islice(rows, _ROWS_AT_ONCE)):
-        columns = dict(zip(types, zip(*some, strict=True), strict=True))
-        kinds |= {*map(type, columns["label"])} - {type(None)}
-        if len(kinds) > 1:
-            raise InputError("the labels are both integers and text; make them one of the two")
-        arrays = {
-            name: pa.array(column, None if name == "label" else types[name])
-            for name, column in columns.items()
-        }
-        tables.append(pa.table(arrays))
-    table = pa.concat_tables(tables, promote_options="default")
-    return table.take(pc.sort_indices(table["key"])).combine_chunks()
+def _path(folder: AnyPath, origin: bytes) -> AnyPath:
+    return folder / f"{origin[:_NAME_BYTES].hex()}.spill"
 
 
-def stage_elements(
-    elements: Elements,
-    form: Form,
-    table: pa.Table,
-    folder: AnyPath,
-    *,
-    group_by: str | None,
-    warnings: Sequence[str] = (),
-    is_numbered: bool = False,
-    preview: bool = False,
-) -> StagedReader:
-    """Return a reader of the described elements of one form, whose values are in a folder; see ``stage``.
+@contextmanager
+def _reading(path: AnyPath) -> Iterator[AnyPath]:
+    """Yield a path; an error of the operating system becomes an InputError."""
+    try:
+        yield path
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be read: {error.strerror}; let no other build write to the dataset, and mount "
+            "a folder on every worker under the same path"
+        ) from None
+
+
+def header_of(folder: AnyPath, origin: bytes) -> bytes:
+    """Return the header, one line, of the file with this origin."""
+    with _reading(_path(folder, origin)) as path, open_regular(path) as file:
+        return file.readline()
+
+
+def spilled_values(folder: AnyPath, origins: Sequence[bytes]) -> list[dict[str, Decoded]]:
+    """Return the values at these origins by feature, as lists.
 
     Raises:
-        InputError: a key is repeated, an element has no group, or the labels are not classes.
+        InputError: they cannot be read, or are damaged.
     """
-    keys = table["key"].combine_chunks()
-    twice = keys[1:].filter(pc.equal(keys[1:], keys[:-1])).unique().to_pylist()
-    if twice:
-        names = listed([repr(to_text(key)) for key in twice], _SHOWN)
-        raise InputError(f"several examples have the same key: {names}; give each example its own key")
-    label = next((feature.name for feature in form.features if feature.is_label), None)
-    found = label_column(label, table["label"], elements.class_names) if label else None
-    by = "a regular expression with one (group)"
-    rows = Rows(
-        num_rows=len(keys),
-        features=form.features,
-        rules=elements.rules(form),
-        recorded={
-            "source": elements.source,
-            "columns": dict(form.roles),
-            **changed_options(elements, elements.RECORDED),
-        },
-        values={label: found.values} if label and found else {},
-        wide=Wide(tuple(feature.name for feature in form.wide), table.select([*WIDE_COLUMNS]), {}),
-        keys=table["key"],
-        splits=table["split"] if table["split"][0].as_py() else None,
-        groups=None if group_by is None else groups_of_keys(group_by, ArrowKeys(table["key"]), by),
-        class_names=found.class_names if found else (),
-        warnings=[*form.warnings(), *([found.warning] if found and found.warning else []), *warnings],
-        is_numbered=is_numbered,
-    )
-    return stage(rows, folder, preview=preview)
+    # one open file at a time: there are as many files as bundles; of objects only what is needed
+    files = groupby(sorted(origins), key=lambda origin: origin[:_NAME_BYTES])
+    parts = ([*of_file] for _, of_file in files) if on_disk(folder) else ([origin] for origin in origins)
+    read = partial(_read, folder)
+    found = dict(chain.from_iterable(map(read, parts) if on_disk(folder) else in_flight(read, parts)))
+    return [decode_example(found[origin]) for origin in origins]
 
 
-def keep_described(table: pa.Table, folder: AnyPath) -> None:
-    """Write the descriptions of the elements of a pipeline into the folder of their values."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
-    # a runner may repeat this step while others read the table; a power failure must not leave half of it
-    data = sink.getvalue()
-    blocks = (data[at : at + _BLOCK_BYTES].to_pybytes() for at in range(0, len(data), _BLOCK_BYTES))
-    write(folder / ROWS_NAME, blocks)
-
-
-def kept_elements(elements: Elements, folder: AnyPath, group_by: str | None) -> StagedReader:
-    """Return the reader of the elements of a pipeline, whose descriptions are in a folder.
-
-    Raises:
-        InputError: the elements differ in their form, or see ``stage_elements``.
-    """
-    table = mapped_table(folder / ROWS_NAME)
-    form = _form_in(folder, table["origin"][0].as_py())
-    other = pc.index(pc.equal(table["form"], table["form"][0]), False).as_py()
-    if other >= 0:
-        keys = [to_text(table["key"][row].as_py()) for row in (0, other)]
-        form.check_same(keys[0], _form_in(folder, table["origin"][other].as_py()), keys[1])
-    # workers find keys and origins in the descriptions
-    return stage_elements(elements, form, table, folder, group_by=group_by, preview=True)
-
-
-def _form_in(folder: AnyPath, origin: bytes) -> Form:
-    """Return the form of the elements in the file with this origin."""
-    return Form.from_json(json.loads(header_of(folder, origin)))
+def _read(folder: AnyPath, origins: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
+    """Return origins in one file, each with the example there."""
+    numbers = [_NUMBERS.unpack(origin[_NAME_BYTES:]) for origin in origins]
+    with _reading(_path(folder, origins[0])) as path:
+        if in_store(path):
+            data = [read_range(path, offset, offset + length) for offset, length, _ in numbers]
+        else:
+            with open_regular(path, buffering=0) as file:
+                data = [os.pread(file.fileno(), length, offset) for offset, length, _ in numbers]
+    for (_, _, checksum), each in zip(numbers, data, strict=True):
+        if masked_crc32c(each) != checksum:
+            raise InputError(f"{path}: values were damaged after they were listed; run the same build again")
+    return [*zip(origins, data, strict=True)]

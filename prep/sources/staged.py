@@ -27,11 +27,12 @@ from tfshards.prep.sources.features import TEXT, array_of, is_bytes_type, number
 from tfshards.prep.sources.image_paths import ImageFiles, is_url
 from tfshards.prep.sources.keys import KEY_FEATURE, RowKeys
 from tfshards.prep.sources.labels import key_fault, splits_of
+from tfshards.prep.sources.spill import SPILLED
 from tfshards.prep.sources.staged_reader import (
     FAULT,
+    GROUP,
     IMAGE,
     KEY,
-    ORIGIN,
     ROW,
     ROWS_NAME,
     SPLIT,
@@ -40,7 +41,6 @@ from tfshards.prep.sources.staged_reader import (
     StagedReader,
     mapped_table,
 )
-from tfshards.prep.sources.wide import Wide
 from tfshards.schemas import Feature, Schema
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
@@ -63,7 +63,9 @@ class Rows:
         features: features of the examples in order, without the key.
         values: values by feature, as ``features.StoredColumn`` has them.
         images: files of images and masks by feature.
-        wide: large values, which have been written while the source was read.
+        spilled: where the values of each row are that were written while the source was read, see
+            ``spill.SPILLED``.
+        spilled_names: features that have such values.
         arrays: files of arrays by feature, one after another; axis 0 counts the rows.
         keys: key of each row as ``TEXT``; by default the paths of the first image, if these are unique, or
             else row numbers.
@@ -77,7 +79,7 @@ class Rows:
         recorded: what manifests record of the source.
         warnings: warnings for the user.
         skipped: number of entries that are no rows, by reason.
-        is_numbered: whether the keys are numbers that the source does not state, see ``Listing``.
+        is_numbered: whether ``keys`` are numbers that the source does not state, see ``Listing``.
     """
 
     num_rows: int
@@ -86,7 +88,8 @@ class Rows:
     recorded: Mapping[str, Json]
     values: Mapping[str, pa.ChunkedArray] = field(default_factory=dict)
     images: Mapping[str, ImageFiles] = field(default_factory=dict)
-    wide: Wide | None = None
+    spilled: pa.Table | None = None
+    spilled_names: Sequence[str] = ()
     arrays: Mapping[str, tuple[ArrayFile, ...]] = field(default_factory=dict)
     keys: pa.ChunkedArray | None = None
     splits: pa.ChunkedArray | None = None
@@ -100,25 +103,27 @@ class Rows:
     is_numbered: bool = False
 
 
-def stage(rows: Rows, folder: AnyPath, *, preview: bool = False) -> StagedReader:
-    """Return a reader of rows, after writing ``rows.arrow`` into a local folder, unless for a preview."""
+def stage(rows: Rows, folder: AnyPath | None, *, is_written: bool = False) -> StagedReader:
+    """Return a reader of rows, after writing ``rows.arrow`` into a local folder, unless it is written.
+
+    Without a folder, the reader only lists the rows.
+    """
     keys, warnings = (rows.keys, []) if rows.keys is not None else _keys_of_images(rows)
-    table, order = _table(rows, keys), np.arange(rows.num_rows)
+    table = _table(rows, keys)
     if keys is not None:
-        order = pc.array_sort_indices(keys.combine_chunks()).to_numpy().astype(np.int64)
-        table = table.take(pa.array(order))
-    if not preview:
+        table = table.take(pc.array_sort_indices(keys.combine_chunks()))
+    if folder is not None and not is_written:
         with pa.OSFile(str(folder / ROWS_NAME), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table.combine_chunks())
         table = mapped_table(folder / ROWS_NAME)
     far = any(is_url(rows.root) or any(map(is_url, files.paths)) for files in rows.images.values())
-    listing = _listing(rows, table, order, warnings)
+    listing = _listing(rows, table, warnings)
     return StagedReader(
-        folder=str(folder),
+        folder=str(folder or ""),
         root=rows.root,
         schema=listing.schema,
         rules=rows.rules,
-        wide=rows.wide.names if rows.wide else (),
+        spilled=tuple(rows.spilled_names),
         arrays=rows.arrays,
         recorded=rows.recorded,
         has_remote_images=far,
@@ -139,9 +144,8 @@ def _keys_of_images(rows: Rows) -> tuple[pa.ChunkedArray | None, list[str]]:
     fault = key_fault(paths)
     if fault is None:
         return paths, []
-    is_embedded = rows.wide is not None and name in rows.wide.sizes
     line = f"the paths of the feature {name!r} are no keys, so that these are row numbers: {fault}"
-    return None, [] if is_embedded else [line]
+    return None, [] if name in rows.spilled_names else [line]
 
 
 def _table(rows: Rows, keys: pa.ChunkedArray | None) -> pa.Table:
@@ -151,8 +155,10 @@ def _table(rows: Rows, keys: pa.ChunkedArray | None) -> pa.Table:
     columns |= {name: column for name, column in given.items() if column is not None}
     if keys is not None and rows.arrays:
         columns[ROW] = array_of(np.arange(rows.num_rows))
-    if rows.wide is not None:
-        columns[ORIGIN] = rows.wide.rows["origin"]
+    if rows.spilled is not None:
+        columns |= {name: rows.spilled[name] for name in SPILLED}
+    if rows.groups is not None:
+        columns[GROUP] = pa.array(rows.groups, TEXT)
     columns |= {VALUE + name: values for name, values in rows.values.items()}
     for name, files in rows.images.items():
         parts = [pa.array(files.paths, TEXT), pa.array(files.sizes), pa.array(files.stamps)]
@@ -160,14 +166,14 @@ def _table(rows: Rows, keys: pa.ChunkedArray | None) -> pa.Table:
     return pa.table(columns)
 
 
-def _listing(rows: Rows, table: pa.Table, order: IntArray, warnings: Sequence[str]) -> Listing:
-    """Return the listing of the staged rows; ``order`` has the number in the source of each of them.
+def _listing(rows: Rows, table: pa.Table, warnings: Sequence[str]) -> Listing:
+    """Return the listing of the staged rows.
 
     The identity covers all that is staged, except the sizes and times of files of images.
     """
     sizes, stamps = np.zeros(rows.num_rows, np.int64), [np.zeros(rows.num_rows, np.uint64)]
     identity = hashlib.sha256()
-    for name in sorted({*table.column_names} - {ORIGIN}):
+    for name in sorted({*table.column_names} - {GROUP, *SPILLED}):
         column = table[name]
         values = pc.struct_field(column, "path") if name.startswith(IMAGE) else column
         digest, of_values, stamps_of_values = _column_sums(values)
@@ -175,18 +181,18 @@ def _listing(rows: Rows, table: pa.Table, order: IntArray, warnings: Sequence[st
         if name == SPLIT or name.startswith(VALUE):
             stamps.append(stamps_of_values)
             sizes += of_values if name != SPLIT else 0
-    for files in rows.images.values():
-        sizes += np.maximum(files.sizes, 0)[order]
-        stamps += [files.sizes.astype(np.uint64)[order], files.stamps.astype(np.uint64)[order]]
-    if rows.wide:
-        digests = rows.wide.digests[order]
-        identity.update(digests.tobytes())
-        stamps.append(digests[:, 0])
-        if not rows.images:
-            sizes += numbers_of(rows.wide.rows["size"].combine_chunks())[order]
+    for name in rows.images:
+        fields = (pc.struct_field(table[IMAGE + name], each) for each in ("size", "stamp"))
+        size, stamp = (numbers_of(values.combine_chunks()) for values in fields)
+        sizes += np.maximum(size, 0)
+        stamps += [size.view(np.uint64), stamp.view(np.uint64)]
+    if rows.spilled is not None:
+        digests = table["digest"].combine_chunks()
+        identity.update(digests.buffers()[1][: len(digests) * digests.type.byte_width])
+        sizes += numbers_of(table["size"].combine_chunks()) if not rows.images else 0
     for name, parts in rows.arrays.items():
         identity.update(repr((name, [part.identity for part in parts])).encode())
-        stamps += [np.full(rows.num_rows, _array_stamp(part), np.uint64) for part in parts]
+        stamps += [np.full(rows.num_rows, part.stamp, np.uint64) for part in parts]
         sizes += parts[0].row_bytes
     schema = Schema((*rows.features, KEY_FEATURE), rows.class_names)
     splits = splits_of(table[SPLIT]) if SPLIT in table.column_names else None
@@ -202,25 +208,17 @@ def _listing(rows: Rows, table: pa.Table, order: IntArray, warnings: Sequence[st
         skipped={name: count for name, count in rows.skipped.items() if count},
         identity=identity.hexdigest(),
         warnings=(*rows.warnings, *warnings, *twins(splits or (), "splits"), *twins(rows.class_names)),
-        groups=None if rows.groups is None else [rows.groups[number] for number in order.tolist()],
+        groups=None if rows.groups is None else [*ArrowKeys(table[GROUP])],
         shared=rows.image_column if len({*real}) < len(real) else None,
-        is_numbered=rows.is_numbered,
+        is_numbered=rows.is_numbered or KEY not in table.column_names,
     )
-
-
-def _array_stamp(part: ArrayFile) -> int:
-    """Return a number that changes with the content of an array: of a copy, with its digest."""
-    if part.stamp:
-        return part.stamp
-    return int.from_bytes(hashlib.blake2b(part.identity.encode(), digest_size=8).digest(), "little")
 
 
 def _column_sums(column: pa.ChunkedArray) -> tuple[str, IntArray, npt.NDArray[np.uint64]]:
     """Return a digest of a column, and the size in bytes, -1 for null, and the stamp of each row.
 
     The column holds numbers, ``TEXT`` or text, or lists of these; null differs from any value. Results do not
-    depend on how Arrow divides or pads values. The stamp of a row changes with its bytes, so that ``append``
-    finds changed rows.
+    depend on how Arrow divides or pads values. The stamp of a row changes with its bytes.
     """
     # of lists, of their items, and of the content of these, because they come in parts of any length
     digests = lists, items, content = hashlib.sha256(), hashlib.sha256(), hashlib.sha256()

@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import mmap
 import os
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
-from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
 
-from tfshards.prep.imaging.options import MAX_BYTES
 from tfshards.prep.imaging.reasons import Reason
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.array_files import ArrayFile, MappedArrays
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row, pieces_of
 from tfshards.prep.sources.features import numbers_of
-from tfshards.prep.sources.fetching import FILES_AHEAD, local_copy, read_as_listed
+from tfshards.prep.sources.fetching import FILES_AHEAD, local_copy
 from tfshards.prep.sources.image_paths import location_of
-from tfshards.prep.sources.keys import LazyKeys, to_bytes, to_text
-from tfshards.prep.sources.wide import wide_values
+from tfshards.prep.sources.keys import LazyKeys, find_key, to_bytes, to_text
+from tfshards.prep.sources.spill import spilled_values
 from tfshards.schemas import Schema
-from tfshards.schemas.example import Decoded, decode_example
+from tfshards.schemas.example import Decoded
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.storage import AnyPath, any_path, in_flight
@@ -37,32 +34,32 @@ if TYPE_CHECKING:
     from tfshards.prep.sources.pictures import EncodedImage, ImageRules
 
 ROWS_NAME = "rows.arrow"
-# Columns of rows.arrow. Prefixes keep the names of features apart from these.
-KEY, SPLIT, FAULT = "key", "split", "fault"
-# The number of the row in the source, for arrays, and the origin of its large values, see wide.py.
+# Columns of rows.arrow, besides ``spill.SPILLED``. Prefixes keep the names of features apart from them.
+KEY, SPLIT, FAULT, GROUP = "key", "split", "fault", "group"
+# The number of the row in the source, for arrays, and the origin of its values in other files, see spill.py.
 ROW, ORIGIN = "row", "origin"
 VALUE, IMAGE = "value/", "image/"
 
 
-class _StagedImage(NamedTuple):
-    """An image of a row before it is read: the bytes that the row holds, and its file as it was listed."""
-
-    name: str
-    held: bytes | None
-    file: Mapping[str, Any] | None
-
-
 class _StagedRow(NamedTuple):
-    """One row as it is staged: values by feature, and its images before they are read."""
+    """One row as it is staged.
+
+    Attributes:
+        key: its key.
+        values: values by feature; of an image the bytes that the row holds, or None.
+        files: the file of each image as it was listed, or None.
+        fault: why the row is rejected, or None.
+    """
 
     key: bytes
     values: dict[str, Values]
-    images: Sequence[_StagedImage]
+    files: Mapping[str, Mapping[str, Any] | None]
     fault: str | None
 
     def num_bytes(self) -> int:
         """Return the number of bytes to fetch for the row."""
-        return sum(max(each.file["size"], 0) for each in self.images if each.held is None and each.file)
+        files = ((self.values.get(name), file) for name, file in self.files.items())
+        return sum(max(file["size"], 0) for held, file in files if held is None and file)
 
 
 @dataclass(frozen=True)
@@ -74,7 +71,7 @@ class StagedReader:
         root: folder, or its URL, to which paths of images are relative.
         schema: schema of the dataset.
         rules: how images and coordinates are stored; None in a source that has neither.
-        wide: features whose values, or some of whose images, are large values, see ``wide.py``.
+        spilled: features whose values, or some of whose images, are in other files, see ``spill.py``.
         arrays: files of arrays by feature.
         recorded: what manifests record of the source.
         has_remote_images: whether images may be in object stores.
@@ -85,7 +82,7 @@ class StagedReader:
     root: bytes
     schema: Schema
     rules: ImageRules | None
-    wide: tuple[str, ...]
+    spilled: tuple[str, ...]
     arrays: Mapping[str, tuple[ArrayFile, ...]]
     recorded: Mapping[str, Json]
     has_remote_images: bool
@@ -143,36 +140,32 @@ class StagedReader:
             return
         from tfshards.prep.sources.pictures import convert_images
 
-        def contents(row: _StagedRow) -> tuple[_StagedRow, list[EncodedImage]]:
+        def fetch(row: _StagedRow) -> tuple[_StagedRow, list[EncodedImage]]:
             # the row itself is needed again with what was fetched for it
-            return row, [] if row.fault else [self._content(row, image) for image in row.images]
+            return row, [] if row.fault else [self._image(row, name) for name in self.images]
 
         staged = (row for piece in pieces_of(rows) for row in self._staged(piece, schema))
-        ahead = in_flight(contents, staged, FILES_AHEAD, num_bytes=_StagedRow.num_bytes)
-        for row, images in ahead if self.has_remote_images else map(contents, staged):
+        ahead = in_flight(fetch, staged, FILES_AHEAD, num_bytes=_StagedRow.num_bytes)
+        for row, images in ahead if self.has_remote_images else map(fetch, staged):
             if row.fault is not None:
                 yield Rejected(Reason.ANNOTATION, row.fault)
-                continue
-            conversions = convert_images(self.rules, images, row.values)
-            if isinstance(conversions, Rejected):
-                yield conversions
             else:
-                yield Accepted([*(row.values[name] for name in names), row.key], conversions)
+                yield convert_images(self.rules, images, {**row.values, "key": row.key}, schema.names)
 
     def _columns(self, rows: Sequence[Row], schema: Schema) -> tuple[IntArray, dict[str, Sequence[Any]]]:
         """Return the numbers of staged rows, and values by feature; of embedded images the bytes."""
         files = self._files
         numbers = files.find(rows)
         places = np.array(files.values(ROW, numbers), np.int64) if ROW in files.rows.column_names else numbers
-        wide = files.wide(numbers) if self.wide else []
+        spilled = files.spilled(numbers) if self.spilled else []
         columns: dict[str, Sequence[Any]] = {}
         for feature in schema.features:
             name = feature.name
             if feature == schema.label:
                 # an append to relabeled examples compares rows with the labels that these have
                 columns[name] = [row.label for row in rows]
-            elif name in self.wide:
-                lists = [values[name] for values in wide]
+            elif name in self.spilled:
+                lists = [values[name] for values in spilled]
                 # a row of a table may hold no image
                 columns[name] = [next(iter(each), None) for each in lists] if feature.is_single else lists
             elif name in self.arrays:
@@ -184,37 +177,26 @@ class StagedReader:
     def _staged(self, rows: Sequence[Row], schema: Schema) -> Iterator[_StagedRow]:
         """Yield rows as they are staged."""
         numbers, columns = self._columns(rows, schema)
-        faults = self._files.values(FAULT, numbers)
-        nothing = [None] * len(rows)
-        images = [
-            [
-                _StagedImage(name, held, file)
-                for held, file in zip(
-                    columns.pop(name, nothing), self._files.values(IMAGE + name, numbers), strict=True
-                )
-            ]
-            for name in self.images
-        ]
-        # without columns there are no tuples to make
-        values = zip(*columns.values(), strict=True) if columns else repeat((), len(rows))
-        of_images = zip(*images, strict=True) if images else repeat((), len(rows))
-        for row, fault, of_row, some in zip(rows, faults, values, of_images, strict=True):
-            yield _StagedRow(to_bytes(row.key), dict(zip(columns, of_row, strict=True)), some, fault)
+        of_images = {name: self._files.values(IMAGE + name, numbers) for name in self.images}
+        for at, fault in enumerate(self._files.values(FAULT, numbers)):
+            values, files = ({name: column[at] for name, column in of.items()} for of in (columns, of_images))
+            yield _StagedRow(to_bytes(rows[at].key), values, files, fault)
 
-    def _content(self, row: _StagedRow, image: _StagedImage) -> EncodedImage:
+    def _image(self, row: _StagedRow, name: str) -> EncodedImage:
         """Read an image of a row."""
-        from tfshards.prep.sources.pictures import EncodedImage, content_of
+        from tfshards.prep.sources.pictures import EncodedImage, read_image
 
-        name, held, file = image
+        held, file = row.values.get(name), row.files[name]
         path, size = (file["path"], file["size"]) if file else (row.key, -1)
         if held is not None:
-            return EncodedImage(name, content_of(held), path)
+            return EncodedImage(name, cast("bytes", held), path)
         if file is None or size < 0:
-            lacks = ["the row holds no image"] if name in self.wide else []
+            lacks = ["the row holds no image"] if name in self.spilled else []
             lacks += [f"there is no file {to_text(path)!r}"] if path else []
-            return EncodedImage(name, None, path, ", and ".join(lacks) or "the row names no file")
+            fault = Rejected(Reason.MISSING, ", and ".join(lacks) or "the row names no file")
+            return EncodedImage(name, fault, path)
         where = location_of(self.root, path) or os.path.join(self.root, path)
-        return EncodedImage(name, read_as_listed(where, size, file["stamp"], MAX_BYTES), path)
+        return EncodedImage(name, read_image(where, size, file["stamp"]), path)
 
 
 class _StagedFiles:
@@ -234,9 +216,10 @@ class _StagedFiles:
         return ArrowKeys(self.rows[KEY]) if KEY in self.rows.column_names else None
 
     def find(self, rows: Sequence[Row]) -> IntArray:
-        """Return the numbers of some rows."""
+        """Return the numbers of some rows, which are also their keys if they have no other ones."""
         keys = self._keys
-        return np.array([keys.find(to_bytes(row.key)) if keys else int(row.key) for row in rows], np.int64)
+        found = (int(row.key) if keys is None else find_key(keys, to_bytes(row.key)) for row in rows)
+        return np.fromiter(found, np.int64, len(rows))
 
     def values(self, name: str, numbers: IntArray) -> Sequence[Any]:
         """Return the values of some rows in a column of ``rows``; None for each without this column."""
@@ -244,9 +227,9 @@ class _StagedFiles:
             return [None] * len(numbers)
         return _values(self.rows[name], numbers)
 
-    def wide(self, numbers: IntArray) -> list[dict[str, Decoded]]:
-        """Return the large values of some rows by feature, as lists."""
-        return [*map(decode_example, wide_values(self._folder, self.values(ORIGIN, numbers)))]
+    def spilled(self, numbers: IntArray) -> list[dict[str, Decoded]]:
+        """Return the values of some rows that are in other files, by feature, as lists."""
+        return spilled_values(self._folder, self.values(ORIGIN, numbers))
 
 
 def _values(column: pa.ChunkedArray, numbers: IntArray) -> Sequence[Any]:
@@ -290,21 +273,6 @@ class ArrowKeys(LazyKeys):
     def __len__(self) -> int:
         return len(self._column)
 
-    def __iter__(self) -> Iterator[bytes]:
-        return iter(self[:])
-
     def at(self, number: int) -> bytes:
         """Return a key by its number."""
         return bytes(self._data[self._offsets[number] : self._offsets[number + 1]])
-
-    def some(self, numbers: slice) -> list[bytes]:
-        """Return some of the keys."""
-        keys: list[bytes] = self._column[numbers].to_pylist()
-        return keys
-
-    def find(self, key: bytes) -> int:
-        """Return the index of a key."""
-        index = bisect_left(range(len(self)), key, key=self.at)
-        if index == len(self) or self.at(index) != key:
-            raise KeyError(key)
-        return index

@@ -19,16 +19,16 @@ from tfshards.prep.sources.features import (
     TEXT,
     StoredColumn,
     flattened,
-    is_bytes_type,
     is_image_struct,
     is_list_type,
+    numbers_of,
     shown,
     stored_column,
 )
 from tfshards.prep.sources.image_paths import ImageFiles, check_found, stat_images, unmentioned
 from tfshards.prep.sources.kinds import Recorded, check_num_inputs
 from tfshards.prep.sources.labels import key_column, label_column, split_names
-from tfshards.prep.sources.pictures import ImageRules, check_mask_depth, image_feature, mask_feature
+from tfshards.prep.sources.pictures import ImageRules, check_mask_depth, image_feature
 from tfshards.prep.sources.roles import (
     Role,
     check_effect,
@@ -50,11 +50,10 @@ from tfshards.prep.sources.row_columns import (
     row_groups,
     template_columns,
 )
+from tfshards.prep.sources.spill import SIZE
 from tfshards.prep.sources.staged import Rows, stage
 from tfshards.prep.sources.staged_reader import StagedReader
-from tfshards.prep.sources.wide import WideWriter
 from tfshards.schemas import InputError, OptionsError
-from tfshards.schemas.coordinates import coordinates_of
 from tfshards.schemas.errors import check_instance
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.storage import AnyPath, any_path
@@ -85,8 +84,8 @@ class RowSource(NamedClasses, ABC):
         images: how images are checked, converted and stored.
         root: folder to which image paths are relative; by default the folder of the table, or found next to
             the annotations.
-        class_names: file of the class names in label order, one per line, or a dataset that has them, or the
-            names; other labels are an error. By default the names in the data, sorted.
+        class_names: file of the class names in label order, one per line, or a dataset that has them, or, in
+            Python, the names; other labels are an error. By default the names in the data, sorted.
         follow_links: follow links out of the folder of the images.
         outside_boxes: what to do about boxes and keypoints that reach out of their image by more than 1 % of
             its side, or 1 pixel: reject the image, clip them to it, or keep them.
@@ -143,7 +142,7 @@ class RowSource(NamedClasses, ABC):
     def rows(self, root: AnyPath | None, needed: Collection[str | None]) -> TableRows:
         """Return the rows; ``needed`` names columns that are used, even if they are not stored."""
 
-    def stage(self, folder: Path, *, group_by: str | None = None, preview: bool = False) -> StagedReader:
+    def stage(self, folder: Path | None, *, group_by: str | None = None) -> StagedReader:
         """Return a reader of the rows; they are copied into ``folder``, but not files of images.
 
         Raises:
@@ -154,11 +153,11 @@ class RowSource(NamedClasses, ABC):
         """
         needed = {group_by, *template_columns(self.roles)}
         read = self.rows(self._folder_of_images(), needed)
-        content = read_once(read, self._columns(read), needed, WideWriter(None if preview else folder))
+        content = read_once(read, self._columns(read), needed, folder)
         files = {each.name: self._files_of(each, content) for each in content.columns if each.is_image}
         values = self._values(content)
         groups = None if group_by is None else row_groups(group_by, content, files)
-        return stage(self._rows(content, files, values, groups), folder, preview=preview)
+        return stage(self._rows(content, files, values, groups), folder)
 
     def _folder_of_images(self) -> AnyPath | None:
         root = None if self.root is None else any_path(self.root)
@@ -219,8 +218,9 @@ class RowSource(NamedClasses, ABC):
 
     def _files_of(self, column: Column, content: Content) -> ImageFiles:
         """Return the files of a column of images."""
-        root, paths, wide = content.read.root, content.paths[column.name], content.wide
-        sizes = wide.sizes[column.feature] if column.is_embedded and wide else None
+        root, paths, sizes = content.read.root, content.paths[column.name], None
+        if column.is_embedded and content.spilled is not None:
+            sizes = numbers_of(content.spilled[SIZE + column.feature].combine_chunks())
         files = stat_images(root, paths, sizes, follow_links=self.follow_links)
         if not column.is_embedded:
             check_found(column.name, files, root)
@@ -263,19 +263,9 @@ class RowSource(NamedClasses, ABC):
         read, table = content.read, content.table
         images = [column for column in content.columns if column.is_image]
         photo, key, split = map(content.of_role, ("image", "key", "split"))
-        features = [
-            (mask_feature if column.role == "mask" else image_feature)(column.feature, self.images)
-            for column in images
-        ]
+        features = [image_feature(each.feature, self.images, each.role or "") for each in images]
         features += [column.feature for column in values.values()]
-        rules = ImageRules(
-            self.images,
-            masks=frozenset(column.feature for column in images if column.role == "mask"),
-            coordinates=coordinates_of(features),
-            placed_in=photo and photo.feature,
-            outside=self.outside_boxes,
-            boxes_in=self.boxes_in or read.boxes_in,
-        )
+        rules = ImageRules.of(features, self.images, self.outside_boxes, self.boxes_in or read.boxes_in)
         roles: dict[str, Json] = {each.name: each.role for each in content.columns if each.role}
         return Rows(
             num_rows=content.num_rows,
@@ -284,7 +274,8 @@ class RowSource(NamedClasses, ABC):
             recorded={"source": self.kind, "columns": roles, **changed_options(self, self.RECORDED)},
             values={name: column.values for name, column in values.items()},
             images={column.feature: files[column.name] for column in images},
-            wide=content.wide,
+            spilled=content.spilled,
+            spilled_names=[column.feature for column in images if column.is_embedded],
             keys=key and key_column(key.name, table[key.name]),
             splits=split_names(split.name, table[split.name]) if split else folder_splits(photo, content),
             faults=table[read.faults] if read.faults else None,
@@ -299,17 +290,10 @@ class RowSource(NamedClasses, ABC):
         """Yield warnings about columns, and about images that are in no row."""
         yield from filter(None, (column.warning for column in values.values()))
         read = content.read
-        label = content.of_role("label")
-        if label and is_bytes_type(label.kind) and self.class_names is None and read.separator is None:
-            names = values[label.feature].class_names
-            mark, name = next(((mark, name) for mark in "|;" for name in names if mark in name), ("", ""))
-            if mark:
-                how = f"label_separator={mark!r} makes several classes of it, label_separator='' only one"
-                yield f"the class {name!r} of column {label.name!r} may be several; {how}"
         if read.owns_root and content.paths:
             paths = {path for of_rows in content.paths.values() for path in of_rows}
             yield from unmentioned(read.root, paths, follow_links=self.follow_links)
         named = [each.name for each in content.columns if each.feature and each.name in read.class_names]
-        for name in named if label is None else ():
+        for name in named if content.of_role("label") is None else ():
             how = f"{flag(name, 'label')} stores them"
             yield f"the column {name!r} has class names, which are not stored; {how}"

@@ -8,19 +8,18 @@ import json
 import math
 import os
 import re
-from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain, islice
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfshards.prep.imaging.formats import SUFFIXES
 from tfshards.prep.sources.classes import repeated
-from tfshards.prep.sources.features import TEXT, flattened, is_list_type, unlisted
+from tfshards.prep.sources.features import flattened, is_list_type
 from tfshards.prep.sources.fetching import unreadable, without_mark
 from tfshards.prep.sources.keys import to_bytes
 from tfshards.schemas import InputError
@@ -45,10 +44,9 @@ _PLAIN = (
 )
 _TRUTH = pa.array(["false", "true"], pa.large_string())
 _SHOWN, _LOOKED_AT = 60, 64
+# What a byte becomes that is not UTF-8.
+_LONE = re.compile("[\udc80-\udcff]")
 _LINES_OF_JSON = "JSON Lines have one object per line, without commas between them"
-
-
-_Decode: TypeAlias = Callable[[str], tuple[Any, int]]
 
 
 class _Batch(NamedTuple):
@@ -60,114 +58,56 @@ class _Batch(NamedTuple):
 
 
 def read_text(
-    paths: Sequence[AnyPath], dropped: Collection[str], is_path: Callable[[str], bool]
-) -> tuple[pa.Table, list[int], list[str]]:
-    """Return the rows of CSV, TSV or JSON Lines files, the number of rows of each file, and warnings.
+    paths: Sequence[AnyPath], dropped: Collection[str]
+) -> tuple[pa.Table, list[str], list[int], list[str]]:
+    """Return rows of CSV, TSV or JSON Lines files, all names, the number of rows by file, and warnings.
 
     Args:
         paths: files of one suffix.
-        dropped: columns whose values are not needed; they become null.
-        is_path: whether a column holds paths, which may look like numbers and need not be UTF-8.
+        dropped: columns whose values are left out.
 
     Raises:
         InputError: a file cannot be read, or the values of a column have no exact type.
     """
     is_json = paths[0].suffix.lower() in JSON_SUFFIXES
-    batches, read_values = (_json_batches, _json_values) if is_json else (_csv_batches, _csv_values)
-    # the number of rows of each batch, and its columns
-    parts: list[tuple[int, dict[str, pa.Array]]] = []
+    tables: list[pa.Table] = []
+    names: dict[str, None] = {}
     lengths = [0] * len(paths)
     for number, path in enumerate(paths):
-        for batch in batches(path):
-            num_rows = len(batch.lines)
-            part = {
-                name: pa.nulls(num_rows) if name in dropped else read_column(batch, name)
-                for name in batch.columns
-                for read_column in [_paths if is_path(name) else read_values]
-            }
+        for batch in (_json_batches if is_json else _csv_batches)(path):
             if not is_json:
-                check_same_columns(path, part, paths[0], parts[0][1] if parts else part)
-            parts.append((num_rows, part))
-            lengths[number] += num_rows
-    if not parts:
+                check_same_columns(path, batch.columns, paths[0], names or batch.columns)
+            names |= dict.fromkeys(batch.columns)
+            kept = [name for name in batch.columns if name not in dropped]
+            values = [
+                _json_values(batch, name) if is_json else pa.array(batch.columns[name], pa.large_string())
+                for name in kept
+            ]
+            tables.append(pa.table(values, kept))
+            lengths[number] += len(batch.lines)
+    if not names:
         raise InputError(f"{paths[0]} has no rows; there is nothing to build", code="no-inputs")
-    names = dict.fromkeys(name for _, part in parts for name in part)
-    columns = {name: _joined(name, parts, paths) for name in names}
+    try:
+        table = pa.concat_tables(tables, promote_options="permissive").combine_chunks()
+    except pa.ArrowException as error:
+        fault = str(error).splitlines()[0]
+        raise InputError(f"{', '.join(map(str, paths))}: {fault}; write one type in all rows") from None
+    if table.num_columns and table.num_rows < sum(lengths):
+        # Arrow does not count rows without columns
+        where, known = ", ".join(map(str, paths)), ", ".join(table.column_names)
+        raise InputError(f"{where}: some rows have none of the columns {known}; remove them")
     warnings: list[str] = []
-    for name, column in columns.items():
-        if column.type == TEXT:
-            # paths are text, even if they are not UTF-8: columns of bytes are encoded images
-            columns[name] = column.view(pa.large_string())
-        elif not is_json and column.type == pa.large_string():
-            columns[name], lines = typed(name, column)
-            warnings += lines
-    try:
-        table = flattened(pa.table(columns))
-    except UnicodeEncodeError as error:
-        raise InputError(
-            f"{paths[0]}: column {error.object!r} is not UTF-8; save it as UTF-8, in Excel as 'CSV UTF-8'"
-        ) from None
-    for column in table.columns if is_json else ():
-        numbers, _ = unlisted(unlisted(column)[0])
-        if pa.types.is_floating(numbers.type) and pc.any(pc.is_inf(numbers)).as_py():
-            # a number beyond float64 is infinite, too
-            deque(chain.from_iterable(_json_rows(path, _decode_finite) for path in paths), maxlen=0)
-    return table, lengths, warnings
-
-
-def _joined(
-    name: str, parts: Sequence[tuple[int, Mapping[str, pa.Array]]], paths: Sequence[AnyPath]
-) -> pa.Array:
-    """Return a column of all batches, whose types may differ, and some of which may lack it, in JSON."""
-    arrays = [part[name] if name in part else pa.nulls(num_rows) for num_rows, part in parts]
-    kinds = {array.type for array in arrays if not pa.types.is_null(array.type)} or {pa.null()}
-    if len(kinds) > 1:
-        found, fault = _arrow_values([value for array in arrays for value in array.to_pylist()])
-        if fault:
-            where = ", ".join(map(str, paths))
-            raise InputError(f"{where}: column {name!r} has values of several types: {fault}; write one type")
-        return found
-    (kind,) = kinds
-    return pa.concat_arrays([each if each.type == kind else pa.nulls(len(each), kind) for each in arrays])
-
-
-def text_values(name: str, values: Sequence[str], path: AnyPath) -> pa.Array:
-    """Return a column of text as Arrow has it, or raise InputError if it is not UTF-8."""
-    try:
-        return pa.array(values, pa.large_string())
-    except UnicodeEncodeError:
-        raise InputError(
-            f"{path}: column {name!r} is not UTF-8; save it as UTF-8, in Excel as 'CSV UTF-8'"
-        ) from None
-
-
-def _csv_values(batch: _Batch, name: str) -> pa.Array:
-    return text_values(name, batch.columns[name], batch.path)
-
-
-def _paths(batch: _Batch, name: str) -> pa.Array:
-    """Return paths, which need not be UTF-8, as bytes; whoever needs paths refuses other values of JSON."""
-    values = batch.columns[name]
-    if not all(isinstance(value, (str, type(None))) for value in values):
-        return _json_values(batch, name)
-    try:
-        return pa.array([None if value is None else to_bytes(value) for value in values], TEXT)
-    except UnicodeEncodeError:
-        # half of a character, which JSON may escape
-        raise InputError(
-            f"{batch.path}: column {name!r} is not UTF-8; save it as UTF-8, in Excel as 'CSV UTF-8'"
-        ) from None
+    for number, name in enumerate(table.column_names if not is_json else ()):
+        column, lines = typed(name, table[name].combine_chunks())
+        table = table.set_column(number, name, column)
+        warnings += lines
+    return flattened(table), [*names], lengths, warnings
 
 
 def _json_values(batch: _Batch, name: str) -> pa.Array:
     """Return values of JSON, whose types agree, as Arrow has them; integers and fractions become float64."""
     values = batch.columns[name]
-    try:
-        found, fault = _arrow_values(values)
-    except UnicodeEncodeError:
-        raise InputError(
-            f"{batch.path}: column {name!r} is not UTF-8; save it as UTF-8, in Excel as 'CSV UTF-8'"
-        ) from None
+    found, fault = _arrow_values(values)
     if not fault:
         return found
     first = next(n for n in range(len(values)) if _arrow_values(values[: n + 1])[1])
@@ -181,21 +121,23 @@ def _arrow_values(values: Sequence[Any]) -> tuple[pa.Array | None, str]:
     """Return the values, or why they have no type."""
     try:
         found = pa.array(values)
-    except (pa.ArrowException, TypeError, OverflowError) as error:
+    except (pa.ArrowException, TypeError, OverflowError, UnicodeEncodeError) as error:
         return None, str(error).splitlines()[0]
-    return found, "truth values and numbers" if _has_truth(values, found.type) else ""
+    return found, _number_fault(values, found.type)
 
 
-def _has_truth(values: Sequence[Any], kind: pa.DataType) -> bool:
-    """Return whether truth values are among fractions: Arrow takes ``true`` for 1.0."""
+def _number_fault(values: Sequence[Any], kind: pa.DataType) -> str:
+    """Return why fractions are not exact: Arrow takes ``true`` for 1.0, and JSON a large number for inf."""
     if pa.types.is_floating(kind):
-        return bool in {*map(type, values)}
+        is_large = math.inf in values or -math.inf in values
+        return "truth values and numbers" if bool in {*map(type, values)} else "infinite" * is_large
     if is_list_type(kind):
-        return _has_truth([*chain.from_iterable(filter(None, values))], kind.value_type)
+        return _number_fault([*chain.from_iterable(filter(None, values))], kind.value_type)
     if pa.types.is_struct(kind):
         given = [*filter(None, values)]
-        return any(_has_truth([each.get(field.name) for each in given], field.type) for field in kind)
-    return False
+        faults = (_number_fault([each.get(field.name) for each in given], field.type) for field in kind)
+        return next(filter(None, faults), "")
+    return ""
 
 
 def _csv_batches(path: AnyPath) -> Iterator[_Batch]:
@@ -303,7 +245,7 @@ def _is_exact(text: str, number: float) -> bool:
 
 def _json_batches(path: AnyPath) -> Iterator[_Batch]:
     """Yield the rows of a JSON Lines file, some at a time; a row that lacks a name has None."""
-    rows = _json_rows(path, _decode)
+    rows = _json_rows(path)
     while batch := [*islice(rows, _BATCH_ROWS)]:
         lines, objects = zip(*batch, strict=True)
         names = {*map(tuple, objects)}
@@ -316,14 +258,14 @@ def _json_batches(path: AnyPath) -> Iterator[_Batch]:
             yield _Batch(path, lines, {name: [row.get(name) for row in objects] for name in every})
 
 
-def _json_rows(path: AnyPath, decode: _Decode) -> Iterator[tuple[int, dict[str, Any]]]:
+def _json_rows(path: AnyPath) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the number of each line that is not empty, and its object."""
     for number, text in enumerate(_lines(path, newline="\n"), 1):
         line, fault = text.strip(" \t\r\n"), ""
         if not line:
             continue
         try:
-            row, end = decode(line)
+            row, end = _decode(line)
             if end < len(line) or not isinstance(row, dict):
                 fault = f": more than one object, or none; {_LINES_OF_JSON}"
             elif len(line) > 2 * _DEEPEST and line.count("[") + line.count("{") > _DEEPEST < _depth(row):
@@ -349,22 +291,16 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError(f"the name {repeated(name for name, _ in pairs)[0]!r} occurs twice")
+    if not "".join(found).isprintable():
+        raise ValueError(f"a name in {[*found]} is not of printable characters; rename it")
     return found
 
 
-def _finite(text: str) -> float:
-    if math.isinf(float(text)):
-        raise ValueError(f"the number {text[:_SHOWN]} is beyond float64; save it as text")
-    return float(text)
-
-
 _decode = json.JSONDecoder(object_pairs_hook=_unique).raw_decode
-# also raises ValueError for a number beyond float64, which takes longer
-_decode_finite = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite).raw_decode
 
 
 def _lines(path: AnyPath, newline: str) -> Iterator[str]:
-    """Yield the lines of a file in UTF-8; other bytes become surrogates."""
+    """Yield the lines of a file in UTF-8."""
     try:
         with open_regular(path) as file:
             start = file.read(_LOOKED_AT)
@@ -374,6 +310,9 @@ def _lines(path: AnyPath, newline: str) -> Iterator[str]:
             for number, line in enumerate(iter(partial(text.readline, _LONGEST), ""), 1):
                 if len(line) == _LONGEST:
                     raise InputError(f"{path}:{number}: the line is longer than {size(_LONGEST)}")
+                if not line.isascii() and _LONE.search(line):
+                    how = "save it as UTF-8, in Excel as 'CSV UTF-8'"
+                    raise InputError(f"{path}:{number}: the line is not UTF-8; {how}")
                 yield line
     except OSError as error:
         raise unreadable(path, error) from None

@@ -22,6 +22,7 @@ from tfshards.prep.imaging.formats import SUFFIXES
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.prep.sources.marks import Marks, note
 from tfshards.schemas import InputError
+from tfshards.schemas.errors import counted
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.storage import RemotePath, any_path
 from tfshards.schemas.storage.any_path import in_store
@@ -86,12 +87,13 @@ class FolderFiles:
         keys = [self.keys[number] for number in numbers.tolist()]
         return replace(self, keys=keys, sizes=self.sizes[numbers], stamps=self.stamps[numbers])
 
-    def keep(self, numbers: IntArray, reason: str) -> FolderFiles:
-        """Return the files with these numbers, and count the others as skipped for a reason."""
+    def keep(self, numbers: IntArray, reason: str) -> tuple[FolderFiles, list[str]]:
+        """Return the files with these numbers, without others, which are counted; and a warning of these."""
         if len(numbers) == len(self.keys):
-            return self
-        left = Counter({reason: len(self.keys) - len(numbers)})
-        return replace(self.take(numbers), skipped=self.skipped + left)
+            return self, []
+        left = np.setdiff1d(np.arange(len(self.keys)), numbers)
+        line = f"{counted(len(left), 'file')} {reason}, such as {to_text(self.keys[left[0]])!r}: left out"
+        return replace(self.take(numbers), skipped=self.skipped + Counter({reason: len(left)})), [line]
 
 
 class LocalTree:
@@ -161,7 +163,7 @@ class LocalTree:
         return FolderFiles.of(keys, sizes, stamps, marks, skipped, empty)
 
     def at(self, path: bytes) -> bytes:
-        """Return the full path of a file or folder, for ``read_content``."""
+        """Return the full path of a file or folder, for ``read_as_listed``."""
         return os.path.join(self.root, path)
 
     def _reason(

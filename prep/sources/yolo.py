@@ -26,6 +26,8 @@ from tfshards.schemas.storage.untrusted import OPTIONS
 
 # Files with one class name per line.
 _CLASS_FILES = ("classes.txt", "obj.names", "labels/classes.txt", "images/classes.txt")
+# Numbers of the smallest polygon; a box and a keypoint have as many.
+_TRIANGLE = 6
 # The last folder "images" in a path.
 _IMAGES = re.compile(rb"^(.*/)?images/", re.DOTALL)
 # Keys of a data.yaml that are not splits; others may be misspelled.
@@ -98,6 +100,13 @@ class Yolo(Annotations):
         if self.segmentations:
             roles["polygons"] = f"xy{NORMALIZED}"
         warnings = [*layout.warnings, *_unpaired(without, texts)]
+        objects = [each for row in rows.by_path.values() for each in row["objects"]]
+        lengths = {len(polygon) for each in objects for polygon in each.get("polygons", ())}
+        if len(lengths) == 1 and min(lengths) > _TRIANGLE:
+            warnings.append(
+                f"each polygon has {min(lengths)} numbers; if these are a box and keypoints, declare them by "
+                "kpt_shape in data.yaml, without segmentations="
+            )
         read = rows.table_rows(path, roles, layout.class_names, warnings)
         # Ultralytics reads images with OpenCV, which turns them upright
         return replace(read, boxes_in="upright")
@@ -290,17 +299,11 @@ def _object(words: Sequence[str], layout: _Layout, *, has_polygons: bool) -> Val
         values["bbox"] = [(left + right) / 2, (top + bottom) / 2, right - left, bottom - top]
         values["polygons"] = [numbers]
     elif len(numbers) != allowed:
-        more = len(numbers) - 4
-        width = 2 if more % 2 == 0 else 3
-        hints = {
-            "remove the confidence": len(numbers) == allowed + 1,
-            f"keypoints are by kpt_shape [{layout.num_points}, {layout.width}] in data.yaml": allowed > 4,
-            f"kpt_shape: [{more // width}, {width}] in data.yaml declares keypoints": allowed == 4
-            and more % width == 0,
-            "segmentations=True keeps polygons": len(numbers) >= 6 and more % 2 == 0,
-        }
-        text = f"{len(numbers)} numbers after the class, not {allowed}"
-        raise ValueError("; ".join([text, *(hint for hint, fits in hints.items() if fits and more > 0)]))
+        shape = f" by kpt_shape [{layout.num_points}, {layout.width}]" * bool(layout.num_points)
+        raise ValueError(
+            f"{len(numbers)} numbers after the class, not {allowed}{shape}; leave out a confidence, declare "
+            "keypoints by kpt_shape in data.yaml, or keep polygons with segmentations=True"
+        )
     return values
 
 

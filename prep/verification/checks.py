@@ -11,7 +11,7 @@ from typing import TypeAlias, cast
 import numpy as np
 
 from tfshards.prep.progress.threads import Tick
-from tfshards.prep.records.frames import Frame, read_frames, read_in_order
+from tfshards.prep.records.frames import Frame, read_in_order
 from tfshards.prep.records.values import parse_record
 from tfshards.prep.sources.keys import to_text
 from tfshards.prep.verification.report import RecordProblem
@@ -20,9 +20,8 @@ from tfshards.schemas.companions import read_index, read_keys, read_labels
 from tfshards.schemas.digests import examples_digest
 from tfshards.schemas.example import Decoded
 from tfshards.schemas.index import FRAME_OVERHEAD, IntArray, RecordIndex
-from tfshards.schemas.manifest_file import OTHER_BYTES
+from tfshards.schemas.manifest import OTHER_BYTES
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.untrusted import open_regular, size_of
 from tfshards.schemas.storage.verbs import read_once
 
 # How many images of one shard are queued or being decoded; all of them are in memory.
@@ -34,19 +33,15 @@ Decode: TypeAlias = Callable[[bytes, Feature], "Future[str | None]"]
 
 def shard_problems(folder: AnyPath, shard: Shard, tick: Tick = lambda _: None) -> list[Problem]:
     """Return the problems of the size, the digest or the last bytes of one shard."""
-    path, fault = folder / shard.path, ""
+    fault = ""
     try:
-        with open_regular(path, buffering=0) as file:
-            num_bytes = size_of(file)
+        num_bytes, digest, last_bytes = read_once(folder / shard.path, tick)
         if num_bytes != shard.num_bytes:
-            tick(shard.num_bytes)
             fault = f"has {num_bytes} bytes, but the manifest lists {shard.num_bytes}"
-        else:
-            _, digest, last_bytes = read_once(path, tick)
-            if digest != shard.digest:
-                fault = OTHER_BYTES
-            elif last_bytes != shard.last_bytes:
-                fault = f"ends with the bytes {last_bytes}, but the manifest lists {shard.last_bytes}"
+        elif digest != shard.digest:
+            fault = OTHER_BYTES
+        elif last_bytes != shard.last_bytes:
+            fault = f"ends with the bytes {last_bytes}, but the manifest lists {shard.last_bytes}"
     except OSError as error:
         fault = f"cannot be read: {error.strerror}"
     return [Problem(shard.path, fault)] if fault else []
@@ -94,7 +89,16 @@ def record_problems(
     faults: dict[int, tuple[int, str]] = {}
     decoding: deque[tuple[Frame, Future[str | None]]] = deque()
     images = [feature for feature in manifest.schema.features if feature.is_encoded]
-    difference = _differences(shard, manifest, companions)
+    # a memoryview returns Python integers, and faster than an array its own
+    labels = None if companions.labels is None else companions.labels.data
+    listed = [
+        (feature.name, path, values)
+        for feature, path, values in (
+            (manifest.schema.label, shard.labels_path, labels),
+            (manifest.schema.key, shard.keys_path, companions.keys),
+        )
+        if feature and values is not None
+    ]
     lengths: list[int] = []
     checksums: list[int] = []
     is_whole = follows = True
@@ -118,9 +122,11 @@ def record_problems(
         values: dict[str, Decoded] = {}
         if not fault:
             values, fault = parse_record(frame.data, manifest)
-        if not fault and follows and number < shard.num_examples:
-            fault = difference(number, values)
-            follows = fault is None
+        for name, path, of_file in listed if not fault and follows and number < shard.num_examples else ():
+            if values[name][0] != of_file[number]:
+                both = (values[name][0], of_file[number])
+                own, other = (to_text(value) if isinstance(value, bytes) else value for value in both)
+                fault, follows = f"has the {name} {own!r}, but {path} lists {other!r}", False
         if fault:
             faults[number] = frame.offset, fault
         elif decode:
@@ -148,34 +154,15 @@ def _frames(
     # a compressed file is shorter than its content
     share = shard.num_bytes / max(1, shard.record_bytes)
     path, compression = folder / shard.path, manifest.compression
-    done = end = number = 0
+    frame, done = Frame(-1, 0, None), 0
     try:
-        for frame in read_frames(path, compression, index) if index else read_in_order(path, compression):
+        for frame in read_in_order(path, compression, index):
             yield frame
-            number, end = frame.number + 1, frame.offset + FRAME_OVERHEAD + len(frame.data or b"")
-            if end - done >= _TICK_BYTES:
-                tick(int((end - done) * share))
-                done = end
+            if frame.offset - done >= _TICK_BYTES:
+                tick(int((frame.offset - done) * share))
+                done = frame.offset
     except OSError as error:
-        yield Frame(number, end, None, fault=f"cannot be read: {error.strerror}")
+        end = frame.offset + (0 if frame.data is None else FRAME_OVERHEAD + len(frame.data))
+        yield Frame(frame.number + 1, end, None, fault=f"cannot be read: {error.strerror}")
     finally:
         tick(int(max(0, shard.record_bytes - done) * share))
-
-
-def _differences(
-    shard: Shard, manifest: Manifest, companions: Companions
-) -> Callable[[int, dict[str, Decoded]], str | None]:
-    """Return what names how a record differs from the file of labels or the file of keys."""
-    label, key, keys = manifest.schema.label, manifest.schema.key, companions.keys
-    # a memoryview returns Python integers, and faster than an array its own
-    labels = None if companions.labels is None else companions.labels.data
-
-    def difference(record: int, values: dict[str, Decoded]) -> str | None:
-        if label and labels is not None and values[label.name][0] != labels[record]:
-            return f"has the label {values[label.name][0]!r}, but {shard.labels_path} lists {labels[record]}"
-        if key and keys is not None and values[key.name][0] != keys[record]:
-            own, listed = to_text(cast("bytes", values[key.name][0])), to_text(keys[record])
-            return f"has the key {own!r}, but {shard.keys_path} lists {listed!r}"
-        return None
-
-    return difference

@@ -129,7 +129,5 @@ def _command(name: str, written: Manifest | None) -> str:
             f"make the generation before it the dataset ('tfshards generations {name}' lists them, 'tfshards "
             f"restore'), and repeat the '{verb}' that wrote it"
         )
-    command = {"reshard": "tfshards reshard", "merge": "tfshards merge"}.get(
-        verb, f"tfshards build {verb}".strip()
-    )
-    return f"'{command} … {name} --overwrite' with the same inputs and options repairs it"
+    command = verb if verb in ("reshard", "merge") else f"build {verb}".strip()
+    return f"'tfshards {command} … {name} --overwrite' with the same inputs and options repairs it"

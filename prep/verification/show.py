@@ -17,7 +17,7 @@ from tfshards.prep.imaging.formats import HEAD_BYTES, format_of
 from tfshards.prep.progress.lines import Meter, report_line
 from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.prep.records.dataset_files import check_new_file
-from tfshards.prep.records.frames import RecordError, read_some
+from tfshards.prep.records.frames import RecordError, read_parts
 from tfshards.prep.records.values import parse_record
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.prep.writing.build_folder import Reject
@@ -45,7 +45,7 @@ from tfshards.schemas.summary import escaped
 T = TypeVar("T")
 _SHOWN_ELEMENTS = 8
 _SHOWN_BYTES = 200
-_POSITION = re.compile(r"(?:(.+):)?([0-9]{1,18})")
+_POSITION = re.compile(r"(.+):([0-9]{1,18})")
 
 
 @dataclass(frozen=True, repr=False)
@@ -94,8 +94,7 @@ def show(
     Args:
         dataset: folder of the dataset, or its URL.
         key: key of the example (path relative to the image folder, or row number), or its position as
-            SPLIT:NUMBER; where keys are not row numbers and there is one split, also as NUMBER. With "first",
-            a split.
+            SPLIT:NUMBER. With "first", a split.
         first: number of examples from the start of the split, or of all splits one after another.
         save: file to which the encoded image is written as well.
 
@@ -147,31 +146,19 @@ def _save(examples: Sequence[Found], path: AnyPath) -> None:
     report_line(f"wrote the image to {path}")
 
 
-def _position(root: AnyPath, manifest: Manifest, what: str) -> tuple[str, int]:
-    """Return the split and the number of the example with a key, or at a position.
-
-    A number alone is a key, not a position, if the keys of the dataset are row numbers.
-    """
-    position = _POSITION.fullmatch(what)
-    split = position[1] if position else None
-    if position is None or (split not in manifest.splits if split else _has_row_numbers(root, manifest)):
-        return _position_of_key(root, manifest, what)
-    if split is None and len(manifest.splits) > 1:
-        named = ", ".join(f"{name}:{position[2]}" for name in manifest.splits)
-        raise InputError(f"{root} has several splits; give one of {named}")
-    split = split or next(iter(manifest.splits))
-    number, count = int(position[2]), manifest.splits[split].num_examples
-    if number >= count:
-        raise InputError(
-            f"split {split!r} of {root} has {count} examples, numbered from 0; {what} is not one of them"
-        )
-    return split, number
-
-
-def _position_of_key(root: AnyPath, manifest: Manifest, key: str) -> tuple[str, int]:
+def _position(root: AnyPath, manifest: Manifest, key: str) -> tuple[str, int]:
+    """Return the split and the number of the example with a key, or at a position."""
+    position = _POSITION.fullmatch(key)
+    if position and (split := position[1]) in manifest.splits:
+        number, count = int(position[2]), manifest.splits[split].num_examples
+        if number >= count:
+            raise InputError(
+                f"split {split!r} of {root} has {count} examples, numbered from 0; {key} is not one of them"
+            )
+        return split, number
     wanted = os.fsencode(key)
-    for name, split in manifest.splits.items() if manifest.schema.key else ():
-        number = int(keys.find(root, split.shards, [wanted])[0])
+    for name, of in manifest.splits.items() if manifest.schema.key else ():
+        number = int(keys.find(root, of.shards, [wanted])[0])
         if number >= 0:
             return name, number
     rejects: list[Reject] = []
@@ -182,31 +169,23 @@ def _position_of_key(root: AnyPath, manifest: Manifest, key: str) -> tuple[str, 
         if to_bytes(each.key) == wanted:
             text = f"{root} rejected {each.key!r} ({each.reason}): {each.detail}"
             raise InputError(text, code="key-rejected")
-    position = f"{next(iter(manifest.splits))}:0"
+    first = next(iter(manifest.splits))
     raise InputError(
-        f"{root} has no example with the key {key!r}; give a key, or a position such as {position}",
+        f"{root} has no example with the key {key!r}; give a key, or a position such as {first}:0",
         code="key-unknown",
     )
-
-
-def _has_row_numbers(root: AnyPath, manifest: Manifest) -> bool:
-    """Return whether the first key is a row number."""
-    held = [shard for shard in manifest.shards if shard.num_examples]
-    if not (held and manifest.schema.key):
-        return False
-    return keys.keys_at(root, held[:1], np.array([0]))[0].isdigit()
 
 
 def examples_at(root: AnyPath, manifest: Manifest, split: str, numbers: IntArray) -> Iterator[Found]:
     """Yield some examples of a split by their numbers, without reading other records."""
     for _, shard, rows, records in rows_by_shard(manifest.splits[split].shards, numbers):
-        path, index = root / shard.path, require_index(root, shard)
-        frames = read_some(path, manifest.compression, index, records)
-        for number, frame in zip(numbers[rows].tolist(), frames, strict=True):
-            values, fault = parse_record(frame.require_data(path), manifest)
-            if fault:
-                raise RecordError(path, frame.number, frame.offset, fault)
-            yield Found(manifest.schema, split, number, shard.path, frame.number, values)
+        path, first = root / shard.path, int(numbers[rows[0]] - records[0])
+        for part, found, _ in read_parts(path, manifest.compression, require_index(root, shard), records):
+            for record, offset, data in zip(part.numbers, part.offsets, found, strict=True):
+                values, fault = parse_record(data, manifest)
+                if fault:
+                    raise RecordError(path, record, offset, fault)
+                yield Found(manifest.schema, split, first + record, shard.path, record, values)
 
 
 def look_at(
@@ -247,13 +226,17 @@ def description(feature: Feature, schema: Schema, values: Decoded) -> str:
     """Return one value as text, in a line without control characters."""
     if feature.is_encoded:
         return f"{_image_text(values)}, {size(len(_only_bytes(values)))}"
+    classes, dims = _classes(feature, schema, values), ""
+    shown: Sequence[object] = values
     if feature.is_text:
-        return _shorten([_text_of(value) for value in values if isinstance(value, bytes)])
-    if classes := _classes(feature, schema, values):
-        return _shorten([f"{label} ({name})" for label, name in zip(values, classes, strict=True)])
-    shown = values if feature.dtype == "bfloat16" else _elements(feature, values)
-    dims = ", ".join("?" if dim is None else str(dim) for dim in feature.shape)
-    return f"{feature.dtype} [{dims}]: {_shorten(shown)}"
+        shown = [_text_of(value) for value in cast("list[bytes]", values)]
+    elif classes:
+        shown = [f"{label} ({name})" for label, name in zip(values, classes, strict=True)]
+    else:
+        shown = values if feature.dtype == "bfloat16" else _elements(feature, values)
+        dims = f"{feature.dtype} [{', '.join('?' if dim is None else str(dim) for dim in feature.shape)}]: "
+    some = ", ".join(map(str, shown[:_SHOWN_ELEMENTS])) or "none"
+    return f"{dims}{some}" + f", … ({len(shown)} in all)" * (len(shown) > _SHOWN_ELEMENTS)
 
 
 def _json_of(feature: Feature, schema: Schema, values: Decoded) -> Json:
@@ -299,11 +282,4 @@ def _text_of(value: bytes) -> str:
 
 
 def _only_bytes(values: Decoded) -> bytes:
-    return next(value for value in values if isinstance(value, bytes))
-
-
-def _shorten(values: Sequence[object]) -> str:
-    if not values:
-        return "none"
-    shown = ", ".join(str(value) for value in values[:_SHOWN_ELEMENTS])
-    return f"{shown}, … ({len(values)} in all)" if len(values) > _SHOWN_ELEMENTS else shown
+    return cast("bytes", values[0])

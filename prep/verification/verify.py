@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -23,7 +25,6 @@ from tfshards.prep.writing.build_folder import is_owned
 from tfshards.schemas import Manifest, OptionsError, Problem, Shard, read_manifest
 from tfshards.schemas.errors import check_flags, listed
 from tfshards.schemas.index import IntArray
-from tfshards.schemas.json_reader import Json
 from tfshards.schemas.keys import KeyHashes, hash_array, hash_key
 from tfshards.schemas.names import RECORD_NAME
 from tfshards.schemas.split import rows_by_shard
@@ -31,6 +32,7 @@ from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.locking import locked
 
 _SHOWN = 5
+_MAX_PIXELS = re.compile(r'"max_pixels": ([0-9]+)')
 
 
 def verify(
@@ -80,20 +82,10 @@ def verify(
 def _decode_by(threads: ThreadPoolExecutor, manifest: Manifest) -> Decode:
     # before anything is read, and not by many threads at once
     decoded_fault = import_module("tfshards.prep.imaging.stored").decoded_fault
-    most = max(_max_pixels(dict(manifest.options)), default=DEFAULT_MAX_PIXELS)
+    # in the options of the dataset, and of those that it was derived from
+    limits = _MAX_PIXELS.findall(json.dumps(dict(manifest.options)))
+    most = max(map(int, limits), default=DEFAULT_MAX_PIXELS)
     return partial(threads.submit, partial(decoded_fault, max_pixels=most))
-
-
-def _max_pixels(options: Json) -> Iterator[int]:
-    """Yield each ``max_pixels`` in the options of a dataset and of those that it was derived from."""
-    inner: list[Json] = options if isinstance(options, list) else []
-    if isinstance(options, dict):
-        inner = [*options.values()]
-        limit = options.get("max_pixels")
-        if isinstance(limit, int):
-            yield limit
-    for value in inner:
-        yield from _max_pixels(value)
 
 
 class _Listed(NamedTuple):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tfshards.prep.views.tfds import tfds_files, tfds_problems
+from tfshards.prep.views.tfds import tfds_files
 from tfshards.schemas import Manifest
-from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.summary import escaped
 
 LABELS_NAME = "labels.txt"
@@ -20,10 +19,3 @@ def view_files(manifest: Manifest) -> dict[str, bytes]:
 def labels_text(class_names: tuple[str, ...]) -> str:
     """Return one line for each name, with control characters and undecodable bytes as Python escapes."""
     return "".join(f"{escaped(name)}\n" for name in class_names)
-
-
-def view_notes(manifest: Manifest, folder: AnyPath) -> list[str]:
-    """Return why TensorFlow Datasets cannot read a build; nothing if other builds wrote some shards."""
-    if any(not shard.path.startswith(f"{manifest.folder}/") for shard in manifest.shards):
-        return []
-    return [f"TensorFlow Datasets cannot read {folder}: {problem}" for problem in tfds_problems(manifest)]

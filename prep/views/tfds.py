@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 
-from tfshards.schemas import Feature, Manifest, Problem, Schema
+from tfshards.schemas import Feature, Manifest, Schema
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.summary import escaped
 
@@ -23,40 +23,30 @@ _PACKAGE = "tensorflow_datasets.core.features"
 _MAX_FILE_NAME = 255
 
 
-def tfds_problems(manifest: Manifest) -> list[Problem]:
-    """Return why TFDS cannot read the dataset; empty if it can."""
-    schema, found = manifest.schema, dict[str, str]()
-    for feature in schema.features:
-        place = f"schema.features.{feature.name}"
-        if feature.is_raw and feature.dtype == "uint32":
-            # TFDS reads raw bytes with tf.io.decode_raw, which supports every dtype except this one
-            found[place] = (
-                "is raw uint32, which TFDS cannot read; int64, and uint32 of kind 'int', can be read"
-            )
-        if _is_named(feature, schema) and len(labels_name(feature.name).encode("utf-8")) > _MAX_FILE_NAME:
-            found[place] = "cannot name a labels file: it is longer than 244 bytes"
-    for name, split in manifest.splits.items():
-        if name == "all" or not re.fullmatch(r"[\w-]*[^\W_][\w-]*", name):
-            text = "TFDS allows letters, digits, '_' and '-' in a split's name, and reserves 'all'"
-            found[f"splits.{name}"] = text
-        if split.num_examples and _template(manifest, name) is None:
-            text = "TFDS requires that one build wrote all shards ('tfshards reshard' does)"
-            found[f"splits.{name}.shards"] = f"{text}, and allows '.tfrecord' only once in their names"
-    if manifest.compression != "none":
-        found["compression"] = f"is {manifest.compression}; TFDS reads only uncompressed shards"
-    if not manifest.num_examples:
-        found["splits"] = "hold no examples; TFDS cannot read an empty dataset"
-    return [Problem(*each) for each in found.items()]
+def _is_readable(manifest: Manifest) -> bool:
+    """Return whether TFDS can read a dataset."""
+    schema = manifest.schema
+    # TFDS reads raw bytes with tf.io.decode_raw, which supports every dtype except this one
+    has_dtypes = not any(feature.is_raw and feature.dtype == "uint32" for feature in schema.features)
+    labels = [labels_name(feature.name) for feature in schema.features if _is_named(feature, schema)]
+    has_names = all(len(name.encode("utf-8")) <= _MAX_FILE_NAME for name in labels) and all(
+        name != "all" and re.fullmatch(r"[\w-]*[^\W_][\w-]*", name) for name in manifest.splits
+    )
+    has_shards = all(
+        _template(manifest, name) for name, split in manifest.splits.items() if split.num_examples
+    )
+    is_plain = manifest.compression == "none" and manifest.num_examples > 0
+    return has_dtypes and has_names and has_shards and is_plain
 
 
 def tfds_files(manifest: Manifest) -> dict[str, bytes]:
-    """Return the content of each file that TFDS requires, by name; empty if there are ``tfds_problems``.
+    """Return the content of each file that TFDS requires, by name; empty if TFDS cannot read the dataset.
 
     An image or a mask is an ``Image``, a scalar label with class names a ``ClassLabel`` (always int64),
     another scalar a ``Scalar``, and everything else a ``Tensor``. Byte strings stay bytes, since keys need
     not be UTF-8. Splits without examples are left out, since TFDS would then fail on all splits.
     """
-    if tfds_problems(manifest):
+    if not _is_readable(manifest):
         return {}
     schema = manifest.schema
     features: dict[str, Json] = {feature.name: _feature_json(feature, schema) for feature in schema.features}

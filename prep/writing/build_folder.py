@@ -2,7 +2,7 @@
 
     photos/3f9a2c1b/build.json        the first file: it shows that tfshards made the folder
     photos/3f9a2c1b/photos-train.tfrecord-00000-of-00064, index/…, rejected.jsonl, labels.txt, …
-    photos/3f9a2c1b/dataset.json      the last file: the build is complete, and never changes any more
+    photos/3f9a2c1b/dataset.json      the last file: the build never changes any more
     photos/3f9a2c1b/work/             only while shards are written: of each the plan and, when it is
                                       finished, a record; what was rejected; files that have no name yet
 
@@ -32,27 +32,27 @@ from tfshards.prep.sources.staging_folder import (
 )
 from tfshards.schemas import FormatError, InputError, Manifest, Shard
 from tfshards.schemas.json_reader import Json, load_json
-from tfshards.schemas.manifest_file import read_manifest_file
+from tfshards.schemas.manifest import read_manifest_file
 from tfshards.schemas.names import FOLDER_PATTERN, MANIFEST_NAME, RECORD_NAME, WORK_NAME
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import LISTS, read_whole
 from tfshards.schemas.storage.verbs import (
+    Sink,
     delete,
     delete_tree,
-    delete_uploads,
     each,
     exists,
     files_in,
     make_folder,
     mark_of,
     moved,
+    new_file,
     new_folder,
     put,
     sizes_below,
     sync,
     unchanged,
 )
-from tfshards.schemas.storage.writing import Sink, new_file
 
 _BUILD = re.compile(FOLDER_PATTERN)
 _REJECTS = "rejected.json"
@@ -200,20 +200,11 @@ class BuildFolder:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the build has its last file, which may be damaged."""
-        return (self.root / MANIFEST_NAME).is_file()
+        """Whether the build is a generation of the dataset: its work is removed after the commit.
 
-    @property
-    def is_committed(self) -> bool:
-        """Whether the build is a generation of the dataset; its work is removed after the commit."""
-        return self.is_complete and not self.work_names()
-
-    def reopen(self) -> None:
-        """Make a build that was complete, but not committed, an unfinished one."""
-        self._check_links()
-        if self.is_complete:
-            delete(self.root, [MANIFEST_NAME])
-            sync(self.root)
+        Its last file, the manifest, may be damaged.
+        """
+        return (self.root / MANIFEST_NAME).is_file() and not self.work_names()
 
     # Plans and records of shards.
 
@@ -315,8 +306,6 @@ class BuildFolder:
         with suppress(OSError):
             # only an empty folder is removed
             self.work.rmdir()
-        # of shards that a killed process began to upload
-        delete_uploads(self.root)
 
     def remove(self, kept: Collection[str] = (), *, dry_run: bool = False) -> dict[str, int]:
         """Remove the files of the build, except those ``kept``; return the sizes of these files by path.

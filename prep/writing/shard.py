@@ -11,7 +11,6 @@ import json
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol, cast
@@ -175,22 +174,20 @@ class EncodedInputs:
             with computing():
                 return encoded(piece, [*islice(outcomes[number % num_threads], len(piece))])
 
-        with ExitStack() as stack:
-            for each in outcomes:
-                # when its thread has ended: drops what was requested ahead
-                if isinstance(each, Generator):
-                    stack.callback(each.close)
-            pool = stack.enter_context(ThreadPoolExecutor(max(1, num_threads)))
+        pool = ThreadPoolExecutor(max(1, num_threads))
+        try:
             started = deque(pool.submit(read, number) for number in range(num_threads))
-            try:
-                for number in range(num_threads, num_threads + len(pieces)):
-                    piece = started.popleft().result()
-                    if number < len(pieces):
-                        started.append(pool.submit(read, number))
-                    yield piece
-            finally:
-                for future in started:
-                    future.cancel()
+            for number in range(num_threads, num_threads + len(pieces)):
+                piece = started.popleft().result()
+                if number < len(pieces):
+                    started.append(pool.submit(read, number))
+                yield piece
+        finally:
+            pool.shutdown(cancel_futures=True)
+            for each in outcomes:
+                # now that its thread has ended: drops what was requested ahead
+                if isinstance(each, Generator):
+                    each.close()
 
 
 def _rows_of(plan: bytes) -> list[Row]:

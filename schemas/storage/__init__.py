@@ -4,10 +4,9 @@
 that are used here; the functions of this package do what ``pathlib`` lacks, and answer what differs.
 """
 
-from tfshards.schemas.storage.any_path import any_path, is_remote
-from tfshards.schemas.storage.faults import ChangedError
+from tfshards.schemas.storage.any_path import AnyPath, RemotePath, any_path, is_remote
 from tfshards.schemas.storage.reader import RemoteStatus, in_flight
-from tfshards.schemas.storage.remote_path import AnyPath, RemotePath
+from tfshards.schemas.storage.stores import ChangedError
 from tfshards.schemas.storage.untrusted import read_range, view_range
 
 __all__ = [

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tfshards.schemas.errors import InputError
-from tfshards.schemas.storage.remote_path import AnyPath, RemotePath
+from tfshards.schemas.storage.any_path import AnyPath, RemotePath
 
 LOCK_NAME = ".tfshards-lock"
 _WITHOUT_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)

@@ -98,13 +98,6 @@ class RemoteReader(io.RawIOBase):
         return self._view_range(start, min(start + _BLOCK, self.status.st_size))
 
 
-def in_background(call: Callable[..., Any], *arguments: object) -> Future[Any]:
-    """Start a request, of which ``NUM_REQUESTS`` are made at the same time."""
-    with _starting:
-        requests = _requests(os.getpid())
-    return requests.submit(call, *arguments)
-
-
 def in_flight(
     call: Callable[[Item], Result],
     items: Iterable[Item],
@@ -116,9 +109,11 @@ def in_flight(
 
     With ``at_first`` there are fewer in the beginning, and twice as many after each result. With
     ``num_bytes``, the size of each result, those of the next items have at most 16 MiB, but always one is
-    requested. The call must not wait for ``in_background`` itself, as reading an object as a file does: all
+    requested. The call must not itself wait for calls in flight, as reading an object as a file does: all
     threads could then wait for each other.
     """
+    with _starting:
+        requests = _requests(os.getpid())
     waiting: deque[tuple[Future[Result], int]] = deque()
     bound = ahead if at_first is None else at_first
     try:
@@ -126,7 +121,7 @@ def in_flight(
             size = num_bytes(item) if num_bytes else 0
             while waiting and size + sum(each for _, each in waiting) > _MOST_BYTES_AHEAD:
                 yield waiting.popleft()[0].result()
-            waiting.append((in_background(call, item), size))
+            waiting.append((requests.submit(call, item), size))
             while len(waiting) > bound:
                 yield waiting.popleft()[0].result()
                 bound = min(max(2 * bound, 1), ahead)

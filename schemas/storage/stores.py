@@ -1,14 +1,18 @@
-"""The clients of object stores: one per bucket and process, configured from the environment.
+"""The clients of object stores, one per bucket and process, and their errors as those of the system.
 
-Credentials are found where the tools of each store look for them, and stay inside the client: a
-``RemotePath``, which goes into job graphs and error messages, holds none.
+Credentials are found in the environment, where the tools of each store look for them, and stay inside the
+client: a ``RemotePath``, which goes into job graphs and error messages, holds none.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import textwrap
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -43,16 +47,102 @@ _UPLOADS = {**_CLIENT, "read_timeout": "2m"}
 _making = threading.Lock()
 # What names the endpoint and the credentials; a program may change them between two datasets.
 _VARIABLES = (
-    *_ADDRESSES["s3"],
-    *_ADDRESSES["gs"],
-    *_ADDRESSES["az"],
-    "AWS_ACCESS_KEY_ID",
-    "AWS_SECRET_ACCESS_KEY",
-    "AWS_SESSION_TOKEN",
-    "AWS_PROFILE",
-    "GOOGLE_BEARER_TOKEN",
-    "AZURE_STORAGE_ACCOUNT_NAME",
+    *(variable for variables in _ADDRESSES.values() for variable in variables),
+    *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"),
+    *("GOOGLE_BEARER_TOKEN", "AZURE_STORAGE_ACCOUNT_NAME"),
 )
+
+# What is in the class and the text of an error of the client, in the order in which it is looked for: first
+# the codes of S3, and of the XML interface of Google's store. The last ones take the address of the request.
+_OTHER_REGION = (errno.EREMOTE, "the bucket is in another region; set AWS_REGION to it")
+_FORBIDDEN = (errno.EACCES, "the credentials do not allow this")
+_BUSY = (errno.EBUSY, "the store limits the rate of requests, and did so until the last attempt ({})")
+_UNREACHABLE = (errno.ECONNREFUSED, "no server answers at the address of the store ({})")
+_ERRORS: tuple[tuple[str, int, str], ...] = (
+    ("<Code>NoSuchBucket<", errno.ENOENT, "there is no such bucket"),
+    ("<Code>ContainerNotFound<", errno.ENOENT, "there is no such container"),
+    ("<Code>AccessDenied<", *_FORBIDDEN),
+    ("<Code>InvalidAccessKeyId<", errno.EACCES, "the access key is not known; check AWS_ACCESS_KEY_ID"),
+    ("<Code>SignatureDoesNotMatch<", errno.EACCES, "the secret key is wrong; check AWS_SECRET_ACCESS_KEY"),
+    ("<Code>ExpiredToken<", errno.EACCES, "the credentials have expired; get new ones, and run this again"),
+    ("<Code>RequestTimeTooSkewed<", errno.EACCES, "the clock of this machine is wrong"),
+    ("<Code>AuthorizationHeaderMalformed<", *_OTHER_REGION),
+    ("<Code>IllegalLocationConstraintException<", *_OTHER_REGION),
+    ("<Code>InvalidRange<", errno.ESTALE, "is shorter than it was"),
+    ("<Code>SlowDown<", *_BUSY),
+    ("<Code>ServerBusy<", *_BUSY),
+    ("AlreadyExistsError: ", errno.EEXIST, "exists already"),
+    ("PreconditionError: ", errno.ESTALE, "was replaced in the meantime"),
+    ("NotFoundError: ", errno.ENOENT, "there is no such object"),
+    ("PermissionDeniedError: ", *_FORBIDDEN),
+    ("UnauthenticatedError: ", *_FORBIDDEN),
+    (
+        "invalid path",
+        errno.EINVAL,
+        "it holds a key with an empty part, with . or .. as a part, or with a control character; rename that "
+        "object, or remove it",
+    ),
+    # S3 names no other address when a bucket is in another region
+    ("redirect without LOCATION", *_OTHER_REGION),
+    ("503 Service Unavailable", *_BUSY),
+    ("429 Too Many Requests", *_BUSY),
+    (
+        "Error performing token request",
+        errno.EACCES,
+        "there are no credentials; for Google Cloud Storage run `gcloud auth application-default login`, or "
+        "set GOOGLE_APPLICATION_CREDENTIALS; for Azure set AZURE_STORAGE_ACCOUNT_NAME and _KEY",
+    ),
+    ("TimedOut", errno.ETIMEDOUT, "the store did not answer in time ({})"),
+    ("dns error", errno.EHOSTUNREACH, "the address of the store is not known ({})"),
+    ("Connection refused", *_UNREACHABLE),
+    ("ConnectError", *_UNREACHABLE),
+    ("request or response body error", errno.ECONNRESET, "the connection was cut while data were sent"),
+    ("error sending request", errno.EIO, "the connection to the store failed ({})"),
+)
+# the address of a request, without a user, a key or a query
+_REQUESTED = re.compile(r"Error performing [A-Z]+ (https?://[^/\s?#@]+)(?=[/\s?#])")
+# of a text that is not known; the rest may be a page of nested errors
+_MOST_CHARACTERS = 300
+
+
+class ChangedError(OSError):
+    """An object is no longer the one that was read before, or that a write was to replace."""
+
+
+def too_short(path: object, end: int, expected: int) -> ChangedError:
+    """Return the error that a file ends at the byte ``end`` instead of ``expected`` or later."""
+    return ChangedError(None, f"ends at byte {end}, before byte {expected}", str(path))
+
+
+@contextmanager
+def as_os_errors(path: object) -> Iterator[None]:
+    """Raise an error of the client as the OSError that a local file would raise, with the remote ``path``."""
+    try:
+        yield
+    except (FileNotFoundError, require_obstore().exceptions.BaseError) as error:
+        text = f"{type(error).__name__}: {error}"
+        unknown = ("", errno.EIO, textwrap.shorten(str(error), _MOST_CHARACTERS, placeholder="..."))
+        words, number, why = next((row for row in _ERRORS if row[0] in text), unknown)
+        if words:
+            address = _REQUESTED.search(text)
+            why = why.format(address[1]) if address else why.replace(" ({})", "")
+        # OSError chooses the class that belongs to the number
+        kind = ChangedError if number == errno.ESTALE else OSError
+        raise kind(number, why, str(path)) from None
+
+
+def require_obstore() -> Any:  # noqa: ANN401 -- a module
+    """Return the module ``obstore``, or raise OptionsError if it is not installed."""
+    try:
+        import obstore
+        import obstore.exceptions
+        import obstore.store
+    except ImportError:
+        raise OptionsError(
+            "object stores need the extra remote; install it: pip install 'tfshards[remote]'",
+            code="extra-missing",
+        ) from None
+    return obstore
 
 
 def store_of(scheme: str, bucket: str, *, uploads: bool = False) -> ObjectStore:
@@ -89,46 +179,10 @@ def _store(scheme: str, bucket: str, uploads: bool, _environment: tuple[object, 
     return found
 
 
-def require_obstore() -> Any:  # noqa: ANN401 -- a module
-    """Return the module ``obstore``, or raise OptionsError if it is not installed."""
-    try:
-        import obstore
-        import obstore.exceptions
-        import obstore.store
-    except ImportError:
-        raise OptionsError(
-            "object stores need the extra remote; install it: pip install 'tfshards[remote]'",
-            code="extra-missing",
-        ) from None
-    return obstore
-
-
-def abort_uploads(bucket: str, key: str) -> None:
-    """Abort the unfinished uploads of objects in a folder of a bucket of S3, which obstore cannot list."""
-    import boto3
-    import botocore.exceptions
-
-    endpoint = next(filter(None, map(os.environ.get, _ADDRESSES["s3"])), None)
-    try:
-        client = boto3.client("s3", endpoint_url=endpoint)
-        pages = client.get_paginator("list_multipart_uploads")
-        for page in pages.paginate(Bucket=bucket, Prefix=f"{key}/" if key else ""):
-            for each in page.get("Uploads", ()):
-                client.abort_multipart_upload(Bucket=bucket, Key=each["Key"], UploadId=each["UploadId"])
-    except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError) as error:
-        raise OSError(None, f"cannot be listed: {error}", f"s3://{bucket}/{key}".rstrip("/")) from None
-
-
 def _s3_options() -> dict[str, Any]:
     """Return the credentials and the region of AWS's configuration files, if the environment has none."""
-    if os.environ.get("AWS_SKIP_SIGNATURE"):
-        return {}
-    if os.environ.get("AWS_ACCESS_KEY_ID"):
-        if not os.environ.get("AWS_SECRET_ACCESS_KEY"):
-            raise InputError(
-                "AWS_ACCESS_KEY_ID is set, but AWS_SECRET_ACCESS_KEY is not; set both, unset both and run "
-                "`aws configure`, or set AWS_SKIP_SIGNATURE=true for a public bucket"
-            )
+    pair = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+    if os.environ.get("AWS_SKIP_SIGNATURE") or all(map(os.environ.get, pair)):
         return {}
     try:
         import boto3
@@ -140,8 +194,8 @@ def _s3_options() -> dict[str, Any]:
         session = boto3.Session()
         if session.get_credentials() is None:
             raise InputError(
-                "there are no credentials for Amazon S3; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
-                "run `aws configure`, or set AWS_SKIP_SIGNATURE=true for a public bucket",
+                f"there are no credentials for Amazon S3; set {pair[0]} and {pair[1]}, run `aws configure`, "
+                "or set AWS_SKIP_SIGNATURE=true for a public bucket",
                 code="no-credentials",
             )
         return {"credential_provider": Boto3CredentialProvider(session, ttl=timedelta(minutes=15))}

@@ -12,9 +12,9 @@ from contextlib import suppress
 from typing import BinaryIO, NamedTuple
 
 from tfshards.schemas.compression import MAX_RATIO, unpacked
-from tfshards.schemas.storage.faults import too_short
+from tfshards.schemas.storage.any_path import AnyPath, RemotePath
 from tfshards.schemas.storage.reader import Status
-from tfshards.schemas.storage.remote_path import AnyPath, RemotePath
+from tfshards.schemas.storage.stores import too_short
 
 _PART_BYTES = 1 << 26
 _FLAGS = os.O_NONBLOCK | os.O_NOCTTY

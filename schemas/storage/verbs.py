@@ -9,21 +9,20 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import posixpath
+import secrets
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from tfshards.schemas.digests import NUM_LAST_BYTES
 from tfshards.schemas.errors import InputError, size
-from tfshards.schemas.storage.any_path import is_remote
-from tfshards.schemas.storage.faults import ChangedError, as_os_errors
+from tfshards.schemas.storage.any_path import AnyPath, RemotePath, is_remote
 from tfshards.schemas.storage.reader import RemoteStatus, in_flight
-from tfshards.schemas.storage.remote_path import LISTED_TOGETHER, AnyPath, RemotePath
-from tfshards.schemas.storage.stores import abort_uploads
-from tfshards.schemas.storage.untrusted import open_regular, read_gradually, read_range, size_of
-from tfshards.schemas.storage.writing import new_file
+from tfshards.schemas.storage.stores import ChangedError, as_os_errors, require_obstore, store_of
+from tfshards.schemas.storage.untrusted import open_regular, read_gradually, read_range
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -32,6 +31,11 @@ Result = TypeVar("Result")
 _BLOCK = 1 << 20
 # Ranges of an object that are requested before they are needed.
 _RANGES_AHEAD = 4
+# Much larger writes make the kernel look for larger free pages, which can cost three times the system time.
+_WRITE_BYTES = 1 << 16
+# The parts of an upload: S3 takes 10,000 of at least 5 MiB, so that a shard may have 80 GB.
+_PART = 8 << 20
+_PARTS_IN_FLIGHT = 4
 
 
 # Reading
@@ -86,15 +90,83 @@ def file_digest(path: AnyPath, tick: Callable[[int], object] | None = None) -> s
     return read_once(path, tick)[1]
 
 
-def size_and_last_bytes(path: AnyPath) -> tuple[int, str]:
-    """Return the size of a file, and its last bytes in hex, as the manifest has them."""
-    with open_regular(path, buffering=0) as file:
-        num_bytes = size_of(file)
-        file.seek(max(0, num_bytes - NUM_LAST_BYTES))
-        return num_bytes, file.read(NUM_LAST_BYTES).hex()
-
-
 # Writing
+
+
+def new_file(path: AnyPath, unfinished: AnyPath | None = None) -> Sink:
+    """Return a file that gets its name, in place of another one, when it is finished.
+
+    ``unfinished`` is a folder on the same file system; by default a hidden name in the folder of the file is
+    used. Attempts at the same file, by threads or by hosts that share a disk, do not disturb each other.
+    """
+    if isinstance(path, RemotePath):
+        return _Upload(path)
+    unique = secrets.token_hex(8)
+    if unfinished is None:
+        return _LocalSink(path.with_name(f".{path.name}.{unique}.tmp"), path)
+    return _LocalSink(Path(str(unfinished)) / f"{path.name}.{unique}", path)
+
+
+class Sink(Protocol):
+    """A file that is being written."""
+
+    def write(self, data: bytes) -> None:
+        """Write bytes after those that were written before."""
+
+    def finish(self) -> None:
+        """Make it a file that survives a power failure."""
+
+    def abandon(self) -> None:
+        """Leave nothing of it."""
+
+
+class _LocalSink:
+    def __init__(self, unfinished: Path, path: Path) -> None:
+        self._unfinished, self._path = unfinished, path
+        self._file = unfinished.open("xb", buffering=0)
+
+    def write(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            # a signal or a nearly full disk can cut a write short
+            rest = rest[os.write(self._file.fileno(), rest[:_WRITE_BYTES]) :]
+
+    def finish(self) -> None:
+        os.fsync(self._file.fileno())
+        self._file.close()
+        self._unfinished.replace(self._path)
+
+    def abandon(self) -> None:
+        self._file.close()
+        # on a full disk, the file that reports the error needs the space
+        with suppress(OSError):
+            self._unfinished.unlink()
+
+
+class _Upload:
+    def __init__(self, path: RemotePath) -> None:
+        self._path = path
+        with as_os_errors(path):
+            self._file = require_obstore().open_writer(
+                store_of(path.scheme, path.bucket, uploads=True),
+                path.key,
+                buffer_size=_PART,
+                max_concurrency=_PARTS_IN_FLIGHT,
+            )
+
+    def write(self, data: bytes) -> None:
+        with as_os_errors(self._path):
+            self._file.write(data)
+
+    def finish(self) -> None:
+        with as_os_errors(self._path):
+            self._file.close()
+
+    def abandon(self) -> None:
+        # an error makes obstore remove the parts
+        error = InterruptedError()
+        with suppress(OSError), as_os_errors(self._path):
+            self._file.__exit__(InterruptedError, error, None)
 
 
 def write(path: AnyPath, blocks: Iterable[bytes], unfinished: AnyPath | None = None) -> None:
@@ -201,7 +273,7 @@ def first_entry(folder: AnyPath) -> AnyPath:
 def files_in(folder: AnyPath) -> list[str]:
     """Return the names of the files in a folder, without those in folders below it; links lead nowhere."""
     if isinstance(folder, RemotePath):
-        return [path.name for path, _ in folder.files()]
+        return [*folder.entries()[1]]
     if folder.is_symlink() or not folder.is_dir():
         return []
     with os.scandir(folder) as entries:
@@ -219,16 +291,19 @@ def sizes_below(folder: AnyPath) -> dict[str, int]:
     return {path.relative_to(folder).as_posix(): path.stat().st_size for path in paths if path.exists()}
 
 
-def file_sizes(root: AnyPath, names: Collection[str]) -> dict[str, int | OSError]:
-    """Return the size of each file, or why it cannot be read; objects are listed, not asked for.
+def _listed(root: RemotePath, folders: Iterable[str]) -> dict[str, RemoteStatus]:
+    """Return the status of each object in these folders of a folder, by its path there."""
+    listings = [(folder, (root / folder).entries()[1]) for folder in folders]
+    return {posixpath.join(folder, name): each for folder, found in listings for name, each in found.items()}
 
-    ``names`` are paths relative to ``root``, at most one folder deep.
-    """
+
+def file_sizes(root: AnyPath, names: Collection[str]) -> dict[str, int | OSError]:
+    """Return the size of each file in a folder, or why it cannot be read; objects are listed."""
     sizes: dict[str, int | OSError] = {}
     if isinstance(root, RemotePath):
         missing = FileNotFoundError(errno.ENOENT, "there is no such object")
         try:
-            found = _listed(root, {(root / name).parent for name in names})
+            found = _listed(root, {*map(posixpath.dirname, names)})
         except OSError as error:
             return dict.fromkeys(names, error)
         return {name: found[name].st_size if name in found else missing for name in names}
@@ -238,12 +313,6 @@ def file_sizes(root: AnyPath, names: Collection[str]) -> dict[str, int | OSError
         except OSError as error:
             sizes[name] = error
     return sizes
-
-
-def _listed(root: RemotePath, folders: Iterable[RemotePath]) -> dict[str, RemoteStatus]:
-    """Return the status of each object in these folders, by its path in ``root``."""
-    files = (found for folder in folders for found in folder.files())
-    return {path.relative_to(root).as_posix(): status for path, status in files}
 
 
 def mark_of(folder: AnyPath, names: Collection[str], num_bytes: Mapping[str, int]) -> dict[str, str]:
@@ -268,18 +337,16 @@ def unchanged(folder: AnyPath) -> Callable[[Mapping[str, str], Mapping[str, str]
     take as long as writing them, while an object cannot change in part. It is what one upload wrote, whose
     ETag is its mark, or another one.
     """
-    if isinstance(folder, RemotePath):
-        found = _listed(folder, (folder, folder / "index"))
-        return lambda digests, marks: all(
-            name in found and found[name].e_tag == marks.get(name) for name in digests
-        )
+    found = _listed(folder, ("", "index")) if isinstance(folder, RemotePath) else None
 
-    def has_digests(digests: Mapping[str, str], _marks: Mapping[str, str]) -> bool:
+    def is_unchanged(digests: Mapping[str, str], marks: Mapping[str, str]) -> bool:
+        if found is not None:
+            return all(name in found and found[name].e_tag == marks.get(name) for name in digests)
         with suppress(OSError):
             return all(file_digest(folder / name) == digest for name, digest in digests.items())
         return False
 
-    return has_digests
+    return is_unchanged
 
 
 # Folders
@@ -330,10 +397,7 @@ def delete(folder: AnyPath, names: Collection[str]) -> None:
 
 
 def delete_tree(folder: AnyPath, last: str = "") -> None:
-    """Remove a folder with all that is in it, the file ``last`` after the others; errors are left to later.
-
-    In a store this includes the parts of uploads that were not finished.
-    """
+    """Remove a folder with all that is in it, the file ``last`` at the end; errors are left to later."""
     if isinstance(folder, Path):
         with suppress(OSError):
             others = [path for path in folder.iterdir() if last and path.name != last]
@@ -350,20 +414,7 @@ def delete_tree(folder: AnyPath, last: str = "") -> None:
             sync(folder.parent)
         return
     kept = (folder / last).key if last else ""
-    with as_os_errors(folder):
-        for some in folder.store.list(folder.key or None, chunk_size=LISTED_TOGETHER):
-            folder.delete([found["path"] for found in some if found["path"] != kept])
+    for page in folder.pages():
+        folder.delete([each["path"] for each in page if each["path"] != kept])
     if kept:
         folder.delete([kept])
-    delete_uploads(folder)
-
-
-def delete_uploads(folder: AnyPath) -> None:
-    """Remove the parts of uploads into a folder that were not finished, which only S3 lists.
-
-    Azure removes them after a week. In other stores, and without the right to list them, a rule of the bucket
-    removes them; see docs/buckets.md.
-    """
-    if isinstance(folder, RemotePath) and folder.scheme == "s3":
-        with suppress(OSError):
-            abort_uploads(folder.bucket, folder.key)

@@ -52,13 +52,9 @@ def _open_closed_streams() -> None:
         try:
             os.fstat(number)
         except OSError:
-            opened = os.open(os.devnull, os.O_RDWR)
-            if opened != number:
-                os.dup2(opened, number)
-                os.close(opened)
-            os.set_inheritable(number, True)
-            stream = open(number, "r" if number == 0 else "w", closefd=False)  # noqa: SIM115
-            setattr(sys, name, stream)
+            # the system gives the lowest number that is free
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+            setattr(sys, name, open(number, "r" if number == 0 else "w", closefd=False))  # noqa: SIM115
 
 
 def _command() -> None:

@@ -239,6 +239,11 @@ COCO = [
     row("a missing image of COCO is counted", {n: c for n, c in of_coco("in/any.json", "in").items()
         if "25" not in n}, coco("in/any.json", max_rejected="50%"), stored({"train": {n: v for n,
         v in objects().items() if "25" not in n}}, *NAMES, rejected={"missing": 1})),
+    *(row(f"COCO whose sizes are {name}", of_coco("in/any.json", "in", document(images=[{**each,
+        **sizes(each)} for each in document()["images"]])), coco("in/any.json"), stored(split_of("train", ""),
+        *NAMES, warns=words)) for name, sizes, words in (("turned", lambda each: {"width": each["height"],
+        "height": each["width"]}, ()), ("others", lambda _: {"width": 640, "height": 480}, ("3 of 3",
+        "not (640, 480)")))),
     row("given names of COCO", of_coco("in/any.json", "in"), coco("in/any.json", class_names=["dog", "new",
         "car", "person"]), stored(split_of("train", ""), "dog", "new", "car", "person")),
 ]  # fmt: skip
@@ -680,6 +685,11 @@ LAYOUTS = [
         0.25, 0.25]], F32), "objects/category": ["y", "x"], "polygons/points": np.array([[0.25, 0.125],
         [0.75, 0.125], [0.5, 0.625]], F32), "polygons/lengths": [3], "polygons/object": [0],
         "objects/index": [0, 1]}}}, "x", "y")),
+    row("YOLO whose polygons may be keypoints", *yolo_of("1 .25 .25 .75 .25 .75 .75 .25 .75",
+        segmentations=True), stored({"train": {"a.png": {"image": 0, "objects/bbox": np.array([[0.5] * 4],
+        F32), "objects/category": ["y"], "polygons/points": np.array([[0.25, 0.25], [0.75, 0.25], [0.75,
+        0.75], [0.25, 0.75]], F32), "polygons/lengths": [4], "polygons/object": [0], "objects/index": [0]}}},
+        "x", "y", warns=("8 numbers", "kpt_shape"))),
     row("YOLO with points of two numbers", *yolo_of("1 0.5 0.5 0.5 0.25 0.25 0.125", POSE_YAML),
         stored({"train": {"a.png": {"image": 0, "objects/bbox": np.array([[0.5, 0.5, 0.5, 0.25]], F32),
         "objects/category": ["y"], "objects/keypoints": np.array([[0.25, 0.125]], F32)}}}, "x", "y",

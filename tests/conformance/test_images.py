@@ -61,13 +61,6 @@ def with_strip_height(height):
     return before + frame[:-1] + bytes([height]) + after
 
 
-def gif(*frames):
-    pictures = [Image.fromarray(frame) for frame in frames]
-    file = io.BytesIO()
-    pictures[0].save(file, "GIF", save_all=True, append_images=pictures[1:], optimize=False)
-    return file.getvalue()
-
-
 def palette(array, colors=(9, 9, 9, 200, 0, 0, 0, 200, 0, 5, 6, 7)):
     found = Image.fromarray(array).convert("P")
     found.putpalette([*colors])
@@ -112,7 +105,6 @@ def reduced(name, path, data, wanted, conversion, *names):
                conversions={conversion: 1, "re-encoded": 1}, warns=names))  # fmt: skip
 
 
-MOVING = gif(GRAY, GRAY // 2, GRAY // 3)
 FEW = GRAY % 4
 TWELVE, COLORS = DEEP >> 4, np.dstack([DEEP, DEEP ^ 0xF0F, ~DEEP])
 CLEAR = plain(DEEP, 16, chunk(b"tRNS", DEEP[0, 0].astype(">u2").tobytes()))
@@ -120,25 +112,12 @@ LONG = np.asarray(Image.fromarray(DEEP.astype(np.float32)).resize((9, 4), Image.
 FLOATS = np.array([[0, 1, 1, 0]], np.float32)
 PIXELS = [
     pic("PNG is kept", png(1), png(1), features="image uint8 ? ? 3"),
-    pic("gray PNG is kept", picture(GRAY), picture(GRAY)),
-    pic("JPEG is kept", ("a.jpg", jpeg(1)), jpeg(1)),
-    pic("progressive JPEG is kept", ("a.jpg", jpeg(1, progressive=True)), jpeg(1, progressive=True)),
-    pic("gray JPEG is kept", ("a.jpeg", picture(GRAY, ".jpg")), picture(GRAY, ".jpg")),
     pic("RGBA is kept with 4 channels", picture(RGBA), picture(RGBA), channels=4,
         features="image uint8 ? ? 4"),
     pic("gray is kept with 1 channel", picture(GRAY), picture(GRAY), channels=1,
         features="image uint8 ? ? 1"),
     pic("channels are kept", picture(RGBA), picture(RGBA), channels="keep", alpha="keep",
         features="image uint8 ? ? ?"),
-    pic("a wrong suffix", ("a.png", jpeg(1)), jpeg(1), {"known by content": 1}),
-    *(pic(f"{suffix} becomes PNG", (f"a{suffix}", picture(RGB, suffix)), RGB, AGAIN) for suffix in (".bmp",
-        ".tif", ".ppm")),
-    pic("the first frame", ("a.gif", MOVING), GRAY, AGAIN | {"first frame": 1}, animation="first"),
-    pic("alpha over white", picture(RGBA), WHITE, AGAIN | {"alpha over white": 1}),
-    pic("color to gray", png(1), LUMA, AGAIN | {"colour to grey": 1}, channels=1),
-    pic("a palette", picture(palette(FEW)), np.array([[9, 9, 9], [200, 0, 0], [0, 200, 0], [5, 6, 7]],
-        np.uint8)[FEW], AGAIN | {"palette to RGB": 1}),
-    pic("16 bits are reduced", picture(DEEP), GRAY, AGAIN | {"16 bits to 8": 1}),
     pic("16 bits are kept", picture(DEEP), picture(DEEP), depth=16, channels=1,
         features="image uint16 ? ? 1"),
     pic("16 bits of TIFF are kept", ("a.tif", picture(DEEP, ".tif")), DEEP, AGAIN, depth=16, channels=1),
@@ -161,16 +140,10 @@ PIXELS = [
     *(pic(f"HEIC of {bits} bits, gray, depth {depth}", ("a.heic", deep_heif("I;16", bits)),
         layouts.DEEP >> 16 - bits << 16 - bits, AGAIN, channels=1, depth=depth) for bits in HEIF_BITS
         for depth in (16, "keep")),
-    pic("the second page, after a thumbnail", ("a.tif", tiff(Page(GRAY[::2], kind=1), Page(GRAY),
-        Page(RGB, 2))), GRAY, AGAIN | {"first frame": 1}, animation="first"),
-    *(reduced(f"AVIF of {bits} bits", "a.avif", (DEEP_AVIF / f"rgb-{bits}.avif").read_bytes(),
-        np.asarray(Image.open(DEEP_AVIF / f"rgb-{bits}.avif")), "16 bits of color to 8", "a.avif",
-        "build arrays") for bits in (10, 12)),
+    reduced("transparency", "a.png", picture(RGBA), WHITE, "alpha over white", "a.png", "alpha='keep'"),
     reduced("gray of 16 bits", "a.png", picture(DEEP), GRAY, "16 bits to 8", "a.png", "depth=16"),
     reduced("color of 16 bits", "a.png", plain(COLORS, 16), (COLORS >> 8).astype(np.uint8),
         "16 bits of color to 8", "a.png", "build arrays"),
-    reduced("floats", "a.tif", picture(FLOATS, ".tif"), (FLOATS * 255).astype(np.uint8), "float to 8 bits",
-        "a.tif", "build arrays"),
     pic("pixels of one channel", png(1), b"P5 %05d %05d 255\n" % (WIDE, HIGH) + LUMA.tobytes(),
         AGAIN | {"colour to grey": 1}, format="pixels", channels=1),
     pic("for training", picture(FLAT), FLAT[:5, :8], AGAIN | {"resized": 1}, for_training=4),
@@ -183,37 +156,24 @@ PIXELS = [
     pic("a side that is short enough", png(1), png(1), resize="short=100"),
     pic("height and width", png(1), resized(RGB, 9, 4), AGAIN | {"resized": 1}, resize="4x9",
         features="image uint8 4 9 3"),
-    pic("JPEG becomes PNG", ("a.jpg", picture(FLAT, ".jpg")), FLAT, AGAIN, format="png"),
     pic("PNG becomes JPEG", picture(FLAT), FLAT, AGAIN, format="jpeg"),
     pic("pixels", png(1), b"P6 %05d %05d 255\n" % (WIDE, HIGH) + RGB.tobytes(), AGAIN, format="pixels"),
-    *(pic(f"PNG turned by {tag}", with_tag(tag, RGB), turned(RGB, tag), AGAIN | {"orientation applied": 1})
-        for tag in range(2, 9)),
     pic("turned and resized", with_tag(6, RGB), resized(turned(RGB, 6), 4, 3),
         AGAIN | {"orientation applied": 1, "resized": 1}, resize="3x4"),
-    rejected("a cut PNG", "a.png", png(1)[:-30], "damaged"),
-    rejected("a changed PNG", "a.png", png(1)[:60] + b"\0\0\0" + png(1)[63:], "damaged"),
     rejected("a strip with a JPEG of another size", "a.tif", with_strip_height(40), "damaged"),
     rejected("too many pixels", "a.png", png(20), "too large",
         max_pixels=pixels(9).shape[0] * pixels(9).shape[1]),
-    *(rejected(f"{count} bands of {bits} bits with {given}", "a.tif", BANDS[
-        f"TIFF, {count} bands of {bits} bits, photometric 2, {order}"], "unsupported", **given)
-        for count, bits, order, given in ((4, 8, "big-endian", {"channels": 4, "alpha": "keep"}),
-        (4, 16, "little-endian", {"channels": "keep"}), (5, 8, "little-endian", {"depth": "keep"}),
-        (6, 8, "big-endian", {"animation": "first"}))),
     *(rejected(f"AVIF of {bits} bits, {colors}", "a.avif", (DEEP_AVIF / f"{colors}-{bits}.avif").read_bytes(),
         "unsupported", depth="keep", channels=channels) for colors, bits, channels in (("gray", 10, "keep"),
         ("gray", 12, 3), ("rgb", 10, 3), ("rgba", 12, 4))),
     *(rejected(f"HEIC of {bits} bits, {mode}", "a.heic", deep_heif(mode, bits), "unsupported", depth="keep")
         for mode in ("RGB;16", "RGBA;16") for bits in HEIF_BITS),
-    *(rejected(f"pages {name}", "a.tif", tiff(*pages), "animated") for name, pages in {"after an overview":
-        (Page(GRAY), Page(GRAY, kind=1), Page(GRAY)), "of bands": (Page(GRAY), Page(COLORS))}.items()),
     *(rejected(f"{name} of 16 bits", f"a{suffix}", data, "unsupported", depth="keep") for name, suffix,
         data in (("RGB", ".png", plain(COLORS, 16)), ("RGBA", ".png", plain(np.dstack([COLORS, DEEP]), 16)),
         ("gray and alpha", ".png", plain(COLORS[..., :2], 16)), ("PPM", ".ppm", b"P6 2 1 65535 " + bytes(12)),
         ("a transparent value", ".png", CLEAR), ("floats", ".tif", picture(FLOATS, ".tif")))),
     rejected("16 bits without the last rows", "a.png", plain(DEEP, 16)[:33] + plain(DEEP[:3], 16)[33:],
         "damaged", depth="keep"),
-    rejected("floats beyond white", "a.tif", picture(np.full((3, 4), 5, np.float32), ".tif"), "unsupported"),
 ]  # fmt: skip
 
 # Masks
@@ -344,9 +304,7 @@ MASKS = [
     one_mask("of a palette", png(1), picture(palette(FEW)), FEW, count=AGAIN),
     row("masks of unchecked images", {"in/images/a.png": 1, "in/masks/a.png": 2}, images(check="none"),
         refused(OptionsError, "mask")),
-    *(one_mask(f"PGM of {most}", png(1), pgm(FEW.astype(int) % (most + 1), most),
-        (FEW.astype(int) % (most + 1)).astype(np.uint8), ".pgm", count=AGAIN) for most in (1, 2, 6, 20, 254,
-        255)),
+    one_mask("PGM of 255", png(1), pgm(FEW, 255), FEW, ".pgm", count=AGAIN),
     *(one_mask(f"{suffix} of {bits} bits", png(1), data, GRAY % 2**bits, suffix, count=AGAIN)
         for bits in (2, 4) for suffix, data in ((".png", plain(GRAY % 2**bits, bits)), (".tif",
         gray_tiff(GRAY % 2**bits, bits)))),
@@ -362,14 +320,12 @@ MASKS = [
     *(one_mask(f"of signed numbers, {order}", png(1), tiff(Page(GRAY.view(np.int8) & 0x7F), order=order),
         GRAY & 0x7F, ".tif", count=AGAIN) for order in "<>"),
     one_mask("with overviews", png(1), tiff(Page(MASK), Page(MASK[::2], kind=1)), MASK, ".tif", count=AGAIN),
-    one_mask("PGM in text", png(1), b"P2 %d %d 20 " % (WIDE, HIGH) + b" ".join(b"%d" % n
-        for n in (GRAY % 21).ravel()), GRAY % 21, ".pgm", count=AGAIN),
     one_mask("of 16 bits next to JPEG", jpeg(1), picture(DEEP), DEEP, features="mask uint16 ? ? 1",
         mask_depth=16, count={"known by content": 1}),
     one_mask("of 16 bits", png(1), picture(DEEP), DEEP, features="mask uint16 ? ? 1", mask_depth=16),
     one_mask("of 8 bits as 16", png(1), picture(MASK), MASK.astype(np.uint16), features="mask uint16 ? ? 1",
         mask_depth=16, count=AGAIN),
-    one_mask("PGM of 1023", png(1), pgm(DEEP % 1024, 1023), DEEP % 1024, ".pgm", features="mask uint16 ? ? 1",
+    one_mask("PGM of 65535", png(1), pgm(DEEP, 65535), DEEP, ".pgm", features="mask uint16 ? ? 1",
         mask_depth=16, count=AGAIN),
     *(one_mask(f"turned by {tag}", with_tag(tag, RGB), picture(MASK), turned(MASK, tag), shown=turned(RGB,
         tag), count=TURNED) for tag in (5, 6, 7, 8)),
@@ -386,7 +342,7 @@ MASKS = [
     no_mask("of JPEG", picture(MASK, ".jpg"), "unsupported", ".jpg"),
     no_mask("of another size", picture(MASK[1:]), "mismatch"),
     no_mask("that may be turned or not", picture(MASK), "mismatch", image=with_tag(3, RGB)),
-    no_mask("with values above white", pgm(MASK, 2), "damaged", ".pgm"),
+    no_mask("of PGM with another white", pgm(MASK, 254), "unsupported", ".pgm"),
     *(no_mask(f"of {name}", image_file(MASK, kind, **options), "unsupported", suffix) for name, kind, suffix,
         options in (("JPEG 2000", "JPEG2000", ".jp2", {}), ("WebP", "WEBP", ".webp", {"lossless": True}),
         ("JPEG in TIFF", "TIFF", ".tif", {"compression": "jpeg"}))),

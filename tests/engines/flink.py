@@ -5,8 +5,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.programs import until
-
 from .processes import Service, free_port, java, listens, running, start
 from .setup_engines import flink_job_server_jars
 from .worker_pool import WorkerPool, worker_pool
@@ -50,14 +48,6 @@ class Flink:
     @property
     def _options(self) -> list[str]:
         return ["--runner=PortableRunner", f"--job_endpoint=localhost:{self.port}", "--parallelism=2"]
-
-    def busy_pool(self) -> WorkerPool:
-        """Wait until all Python workers are connected to Flink; return their pool.
-
-        If a worker dies while it connects, Beam waits for minutes or for ever.
-        """
-        until(self.pool.is_ready, "all Python workers are connected", 60)
-        return self.pool
 
 
 @contextmanager

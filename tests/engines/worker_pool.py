@@ -34,15 +34,23 @@ class WorkerPool:
 
 
 @contextmanager
-def worker_pool(logs: Path, port: int | None = None) -> Iterator[WorkerPool]:
+def worker_pool(logs: Path, customize: str = "", wrapper: str = "") -> Iterator[WorkerPool]:
     """Run a worker pool.
 
-    A pool starts ``python``, which it searches in PATH: that one must have tfshards, not only the pool's own
-    interpreter.
+    Args:
+        logs: folder for its log, and for the program ``python`` that it finds in PATH.
+        customize: code that every worker runs when its Python starts.
+        wrapper: command, such as ``unshare``, that starts the Python of every worker.
     """
-    port = port or free_port()
+    folder, port, paths = logs / "worker-pool", free_port(), python_path()
+    folder.mkdir(parents=True)
+    program = folder / "python"
+    program.write_text(f'#!/bin/sh\nPYTHONPATH="{folder}:$PYTHONPATH" exec {wrapper} {sys.executable} "$@"\n')
+    program.chmod(0o755)
+    (folder / "sitecustomize.py").write_text(customize)
     main = ["-m", "apache_beam.runners.worker.worker_pool_main", f"--service_port={port}"]
-    service = start("worker-pool", [sys.executable, *main], logs, python_path())
+    paths["PATH"] = f"{folder}:{paths['PATH']}"
+    service = start("worker-pool", [sys.executable, *main], logs, paths)
     with running(service, listens(port)):
         yield WorkerPool(service, port)
 

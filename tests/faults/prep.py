@@ -29,15 +29,15 @@ FAULTS = [
     (
         "workers of a reshard do not look for the dataset that they read",
         "prep/deriving/derive.py",
-        "            locations=tuple(origin.root for origin in self.origins),\n",
+        "        locations=tuple(origin.root for origin in origins),\n",
         "",
         "tests/prep/test_runners.py::test_a_worker_that_does_not_see_the_dataset_to_reshard_is_refused",
     ),
     (
         "a build writes over shards that a later generation names",
         "prep/building/state.py",
-        "return build not in self.complete and build.name not in self._named",
-        "return build not in self.complete",
+        "return build not in self.generations and build.name not in self._named",
+        "return build not in self.generations",
         "tests/prep/test_generations.py::test_what_prune_has_left_of_a_build_is_never_written_again",
     ),
     (
@@ -50,8 +50,8 @@ FAULTS = [
     (
         "small datasets are used up before the last shard of a mixture",
         "prep/deriving/layout.py",
-        "(np.arange(first, last) + 0.5) / count",
-        "(np.arange(first, last) + 0.5) / (count + 2)",
+        "(np.arange(count) + 0.5) / count for",
+        "(np.arange(count) + 0.5) / (count + 2) for",
         f"{MERGE}::test_each_new_shard_holds_examples_of_each_dataset_in_proportion",
     ),
     (

@@ -57,8 +57,8 @@ FAULTS = [
     (
         "an export writes into a folder of somebody else",
         "prep/exporting/export.py",
-        'raise InputError(f"{directory} is not empty and holds no export; give a new directory=")',
-        "pass",
+        "if not is_own and {*os.listdir(directory)} - {LOCK_NAME}:",
+        "if False:",
         OWNED,
     ),
     (
@@ -70,16 +70,16 @@ FAULTS = [
     ),
     (
         "a mistake in a file of options is blamed on the command line",
-        "prep/cli/config.py",
-        'return f"{message} ({name} is from {self.path})"',
-        "return message",
+        FAILURE,
+        "is config.values[name]:",
+        "is None:",
         f"{CONFIG}::test_every_flag_of_a_verb_is_a_key_and_a_wrong_value_names_file_and_key",
     ),
     (
         "errors lose their code in JSON",
         FAILURE,
-        '            "code": self.code or self.kind,\n',
-        "",
+        "code = self.code or self.kind",
+        "code = self.kind",
         f"{REFUSALS}::test_a_refusal_has_a_code_and_names_what_is_wrong",
     ),
     (

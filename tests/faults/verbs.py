@@ -8,14 +8,14 @@ VERBS = "tests/verbs/test_verbs.py::test_a_dataset_holds_what_its_verbs_have_mad
 FAULTS = [
     (
         "relabel changes the example after the named one",
-        "prep/deriving/relabel.py",
+        "prep/deriving/edit.py",
         "labels[examples] = np.array(",
         "labels[(examples + 1) % len(old)] = np.array(",
         VERBS,
     ),
     (
         "relabel numbers new classes in the order of all names",
-        "prep/deriving/relabel.py",
+        "prep/deriving/edit.py",
         "enumerate((*names, *unknown))",
         "enumerate(sorted((*names, *unknown)))",
         VERBS,
@@ -29,23 +29,23 @@ FAULTS = [
     ),
     (
         "remove removes one example too many",
-        "prep/deriving/remove.py",
+        "prep/deriving/edit.py",
         "    is_removed = np.zeros(origin.manifest.num_examples, np.bool_)\n",
         "    is_removed = np.zeros(origin.manifest.num_examples, np.bool_)\n    is_removed[-1] = True\n",
         VERBS,
     ),
     (
         "a second remove forgets the keys of the first one",
-        "prep/deriving/remove.py",
-        "removed=before | {",
-        "removed=frozenset() | {",
+        "prep/deriving/edit.py",
+        "left, before | {",
+        "left, frozenset() | {",
         "tests/prep/test_remove.py::test_nothing_of_the_removed_examples_is_on_disk_after_prune",
     ),
     (
         "remove counts the labels of removed examples",
         "prep/deriving/edit.py",
-        "edit.labels[start:end][~edit.is_removed[start:end]]",
-        "edit.labels[start:end]",
+        "after[start:end][~edit.is_removed[start:end]]",
+        "after[start:end]",
         VERBS,
     ),
     (
@@ -79,8 +79,8 @@ FAULTS = [
     (
         "restore takes another generation",
         "prep/building/generations.py",
-        "manifest = complete[folder].manifest()",
-        "manifest = complete[min(complete)].manifest()",
+        "manifest = state.generations[complete[folder]]",
+        "manifest = state.generations[complete[min(complete)]]",
         VERBS,
     ),
     (
@@ -158,8 +158,8 @@ FAULTS = [
     (
         "verify accepts a shard with other bytes",
         "prep/verification/checks.py",
-        "if digest != shard.digest:",
-        'if digest == "":',
+        "elif digest != shard.digest:",
+        'elif digest == "":',
         VERBS,
     ),
     (

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from tests.prep.exported import write_dataset as write_counted
 from tfshards.schemas import Feature, Schema, read_manifest
-from tfshards.schemas.index import RecordIndex, index_path, parse_index
+from tfshards.schemas.index import RecordIndex, companion_path, parse_index
 
 Writer = Callable[..., Path]
 
@@ -116,7 +116,7 @@ def shards_of(path: Path) -> list[Path]:
 
 def frames_of(shard: Path) -> RecordIndex:
     """Return where the records of a shard are according to its index."""
-    return parse_index((shard.parent / index_path(shard.name)).read_bytes(), "index")
+    return parse_index((shard.parent / companion_path(shard.name, "idx")).read_bytes(), "index")
 
 
 def flip_bit(path: Path, offset: int) -> None:

@@ -25,7 +25,7 @@ from tfshards import prep
 from tfshards.loader import Position, Records, Shuffle, Worker, batches, distribute, load
 from tfshards.schemas import FormatError, InputError, OptionsError, TfshardsError, Totals, read_manifest
 from tfshards.schemas.frames import masked_crc32c_of
-from tfshards.schemas.index import index_path
+from tfshards.schemas.index import companion_path
 
 from .conftest import TEXT_SIZES, flip_bit, frames_of, shard_of, shards_of, text_of
 
@@ -75,7 +75,7 @@ def edit(path):
 
 def index_of(path):
     shard = shard_of(path, 1)
-    return shard.parent / index_path(shard.name)
+    return shard.parent / companion_path(shard.name, "idx")
 
 
 def rewritten(path, change):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -186,11 +186,9 @@ def test_a_full_permutation_leaves_no_neighbors_together():
     assert abs(np.corrcoef(order, np.arange(10_000))[0, 1]) < 0.05
 
 
-def test_lanes_of_several_whole_runs_are_out_of_phase():
-    path = Path(__file__).parents[2] / "benchmarks" / "quality.py"
-    spec = spec_from_file_location("quality", path)
-    quality = module_from_spec(spec)
-    spec.loader.exec_module(quality)
+def test_lanes_of_several_whole_runs_are_out_of_phase(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    quality = import_module("shuffle")
     first, second = epochs_of(Shuffle(3, run=40), 64 * 4 * 40, 64)
     # without random entries of lanes, pairs of examples would repeat 30 times as often as by chance
     assert quality.meet_again(first, second, 64) < 1.5

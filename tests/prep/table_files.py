@@ -11,7 +11,7 @@ import pyarrow.parquet
 from PIL import Image
 
 from tests.pictures import image_file
-from tfshards.prep.records.frames import read_records
+from tfshards.prep.records.frames import read_in_order
 from tfshards.schemas import read_manifest
 from tfshards.schemas.example import decode_example
 
@@ -49,7 +49,11 @@ def examples(out: Path, split: str | None = None) -> dict[str, dict[str, list[ob
     """Return the examples of a dataset, or of a split, by key in sorted order, without TensorFlow."""
     manifest = read_manifest(out)
     shards = manifest.shards if split is None else manifest.splits[split].shards
-    found = [decode_example(data) for shard in shards for _, data in read_records(out / shard.path, "none")]
+    found = [
+        decode_example(each.require_data(out))
+        for shard in shards
+        for each in read_in_order(out / shard.path, "none")
+    ]
     by_key = {os.fsdecode(values["key"][0]): values for values in found}
     assert len(by_key) == len(found)
     return dict(sorted(by_key.items()))

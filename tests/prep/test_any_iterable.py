@@ -153,7 +153,7 @@ def test_a_build_and_append_take_the_examples_again(build, tmp_path):
     assert not prep.verify(out, repair=True)
     build(prep.Examples(given), shards=3)
     assert shard.read_bytes() == whole
-    with raises(InputError, "was built in"):
+    with raises(InputError, "was made by examples"):
         prep.append(str(tmp_path), out)
     for others in ((5, 6), range(5, 5 + COUNT)):
         with pytest.raises(InputError, match="rows are identified by their numbers"):

@@ -102,16 +102,6 @@ def test_links_out_of_the_folder_are_followed_only_on_request(tmp_path):
     assert append(inputs, out, follow_links=True).num_examples == 5
 
 
-def test_the_usual_quality_of_jpeg_is_that_of_the_build(tmp_path):
-    write_images(tmp_path / "photos", range(3))
-    out = tmp_path / "out"
-    images = ImageOptions(format="jpeg", usual_quality=50)
-    prep.build(ImageFolder(tmp_path / "photos", images), out, engine="local")
-    write_images(tmp_path / "photos", range(3, 4))
-    manifest = prep.append([tmp_path / "photos"], out, engine="local")
-    assert manifest.options["appended"][0]["options"]["quality"] == 50
-
-
 def test_a_class_without_examples_so_far_is_split_by_the_ratios(tmp_path):
     def arrays(count: int) -> Arrays:
         return Arrays({"x": np.arange(count), "label": (np.arange(count) >= 20).astype(int)}, {}, ("a", "b"))
@@ -140,7 +130,7 @@ def test_sources_that_do_not_fit_are_refused(tmp_path, contents):
     with raises(InputError, "class names lack", code="classes-new"):
         append(photos, out)
     for source, options, code in (
-        *(([7], {}, "must be paths"), (7, {}, "must be paths")),
+        *(([7], {}, "must be a path"), (7, {}, "must be a path")),
         *((["a", "b"], {}, "the inputs are"), ([], {}, "the inputs are")),
         (ImageFolder("x"), {"follow_links": True}, "has no effect on"),
         *(("x", {"max_rejected": wrong}, "must be from 0% to 100%") for wrong in ("200%", 2)),

@@ -52,7 +52,7 @@ def test_a_file_with_other_values_is_not_up_to_date(tmp_path, quiet_build):
         quiet_build(Arrays({"x": tmp_path / "0.npy"}), tmp_path / "out")
 
 
-def test_a_plan_is_that_of_the_build_and_copies_nothing(tmp_path, quiet_build, stage):
+def test_a_plan_is_that_of_the_build(tmp_path, quiet_build):
     x = np.arange(24.0).reshape(6, 4)
     np.savez(tmp_path / "a.npz", x=x, label=np.arange(6) % 2)
     sources = [
@@ -64,8 +64,6 @@ def test_a_plan_is_that_of_the_build_and_copies_nothing(tmp_path, quiet_build, s
     ]
     for number, source in enumerate(sources):
         planned = plan(source(), tmp_path / f"out{number}", shards=2)
-        stage(source(), preview=True)
-        assert copies(tmp_path) == []
         assert (
             quiet_build(source(), tmp_path / f"out{number}", shards=2).inputs_digest == planned.inputs_digest
         )
@@ -109,7 +107,7 @@ def test_files_are_mapped_rather_than_copied_and_members_unpacked_in_little_memo
     with peak_below(1_000_000):
         reader = stage(Arrays({"x": tmp_path / "x.npy"}))
         listing = reader.listing()
-        (last,) = reader.read(listing.rows(np.array([2_999])), listing.schema)
+        (last,) = reader.read(listing.columns(np.array([2_999])).rows(), listing.schema)
     assert (len(last.values[0]), copies(tmp_path)) == (2_000, [])
     with peak_below(8 << 20):
         stage(Arrays([str(archive)]))
@@ -131,7 +129,7 @@ def test_a_file_that_changes_or_vanishes_during_reading_ends_it(tmp_path, stage)
         np.save(path, np.array([[2.5], [1.5]]))
     reader = stage(Arrays(paths))
     listing = reader.listing()
-    rows = listing.rows(np.arange(4))
+    rows = listing.columns(np.arange(4)).rows()
     assert [*reader.read(rows, listing.schema)][2].values[0] == np.float64(2.5).tobytes()
     os.utime(paths["x_test"], ns=(1, 1))
     assert [*reader.read(rows[:2], listing.schema)]

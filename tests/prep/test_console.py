@@ -1,7 +1,5 @@
-"""What a command prints as JSON, limits of jobs, a thread that is refused to Beam, and paths with a tilde."""
+"""What a command prints as JSON, limits of jobs, and paths with a tilde."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -38,30 +36,6 @@ def test_examples_as_json_have_numbers_text_and_what_images_are(small_folder, mo
     assert image["features"]["label"] == {"labels": [0], "classes": ["cat"]}
     assert image["features"]["image"]["num_bytes"] == Path("photos/cat/00.png").stat().st_size
     assert image["features"]["image"]["image"].startswith("PNG ")
-
-
-# The first thread of each command starts, but none of those that it starts: the system refuses such stacks.
-ONE_THREAD = """
-import sys
-import threading
-start = threading.Thread.start
-def once(thread):
-    start(thread)
-    threading.stack_size(1 << 47)
-threading.Thread.start = once
-from tfshards.prep.cli.main import entry
-sys.argv = ["tfshards", "build", "arrays", "x.npy", "new", "--", "--direct_num_workers=1"]
-entry()
-"""
-
-
-@pytest.mark.processes
-def test_a_thread_that_is_refused_to_beam_is_not_an_interruption(tmp_path):
-    np.save(tmp_path / "x.npy", np.arange(5))
-    command = [sys.executable, "-c", ONE_THREAD]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1, done.stderr
-    assert "refused to start a thread" in done.stderr.splitlines()[-1]
 
 
 def test_jobs_limit_threads_of_arrow_too():

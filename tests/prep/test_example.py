@@ -7,9 +7,9 @@ from google.protobuf.message import DecodeError
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tfshards.prep.records.example import SMALL_BYTES, canonical, example_encoder, with_label
+from tfshards.prep.records.example import SMALL_BYTES, example_encoder, with_label
 from tfshards.schemas import Feature, Schema
-from tfshards.schemas.example import ParsedExample, decode_example
+from tfshards.schemas.example import decode_example
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 FLOAT32 = st.floats(width=32)
@@ -118,27 +118,6 @@ def test_fields_that_no_example_has_are_kept():
     # a 64-bit value of field 4, a 32-bit one, text of field 3
     for unknown in (b"\x21" + b"\x0a" * 8, b"\x25" + b"\x0a" * 4, b"\x1a\x02\x0a\x00"):
         assert with_label(unknown + before, "label", 4) == after + unknown
-
-
-def test_equal_values_have_equal_bytes_however_they_are_encoded():
-    packed, unpacked, padded = (
-        b"\x0a%c\x0a%c\x0a\x01x\x12%c\x1a%c" % (n + 9, n + 7, n + 2, n) + values
-        for values in (b"\x0a\x02\x01\x02", b"\x08\x01\x08\x02", b"\x0a\x03\x81\x00\x02")
-        for n in [len(values)]
-    )
-    found = {canonical(ParsedExample(data), "x") for data in (packed, unpacked, padded)}
-    others = {canonical(ParsedExample(encoded(*values)), "x") for values in OTHERS}
-    assert len(found) == 1
-    assert len(found | others) == 1 + len(OTHERS)
-
-
-OTHERS = [
-    (Schema((Feature("x", "int", "int64", (None,)),)), [[2, 1]]),
-    (Schema((Feature("x", "int", "int64", (None,)),)), [[]]),
-    (Schema((Feature("x", "float", "float32", (None,)),)), [[]]),
-    (Schema((Feature("x", "bytes", "bytes", (None,)),)), [[b"\x01\x02"]]),
-    (Schema((Feature("x", "bytes", "bytes", (None,)),)), [[b"\x01", b"\x02"]]),
-]
 
 
 @given(st.binary(max_size=40) | st.builds(lambda example: encoded(*example), examples()), st.data())

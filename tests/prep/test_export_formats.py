@@ -176,7 +176,7 @@ def test_byte_strings_that_are_not_utf_8_are_exported_where_they_are_named(to, t
     with pytest.raises(InputError, match="'caption' of record 3 is not UTF-8"):
         export_quietly(tmp_path / "ds", tmp_path / "other", to=to, as_bytes=["key"])
     # the parts of the other export are not mixed with these
-    with pytest.raises(InputError, match="holds another export"):
+    with pytest.raises(InputError, match="does not hold this export"):
         export_quietly(tmp_path / "ds", tmp_path / "other", to=to, as_bytes=["key", "caption"])
     export_quietly(tmp_path / "ds", tmp_path / "given", to=to, as_bytes=["key", "caption"])
     found = read(tmp_path / "given", to)

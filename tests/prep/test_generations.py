@@ -79,6 +79,18 @@ def test_prune_removes_no_generation_if_the_manifest_of_the_dataset_is_lost(out)
     assert verify(out, deep=True)
 
 
+def test_a_damaged_copy_of_the_manifest_is_written_again(tmp_path, contents):
+    out = tmp_path / "data"
+    manifest = built(out)
+    before = contents(out)
+    copy = out / manifest.folder / "dataset.json"
+    for damage in (Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-9])):
+        damage(copy)
+        assert [one.folder for one in generations(out)] == [manifest.folder]
+        assert built(out) == manifest
+        assert contents(out) == before
+
+
 def test_what_prune_has_left_of_a_build_is_never_written_again(tmp_path):
     out = tmp_path / "data"
     built(out, bitmaps(tmp_path / "photos", 1), shards=4)

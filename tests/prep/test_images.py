@@ -85,7 +85,10 @@ def test_images_of_any_size_are_described_by_their_header(tmp_path, recwarn):
         tmp_path, schema, {"train": [[{"image": declared(12 * high // 10, high)} for high in sides]]}
     )
     for number, high in enumerate(sides):
-        assert f"JPEG {high} x {12 * high // 10} (height x width)" in run(["show", tmp_path, str(number)]).out
+        assert (
+            f"JPEG {high} x {12 * high // 10} (height x width)"
+            in run(["show", tmp_path, f"train:{number}"]).out
+        )
     assert not [each for each in recwarn if "pixels" in str(each.message)]
 
 

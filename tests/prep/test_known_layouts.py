@@ -32,7 +32,7 @@ LAYOUTS = {
 
 def listing_of(root, **given):
     """Return the listing of a folder."""
-    return ImageFolder(root, **given).stage(Path(), preview=True).listing()
+    return ImageFolder(root, **given).stage(None).listing()
 
 
 def files_of(names):

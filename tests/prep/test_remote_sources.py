@@ -2,7 +2,6 @@
 
 import io
 from contextlib import ExitStack
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -143,11 +142,11 @@ WRONG = [
 def test_a_wrong_folder_is_an_error(bucket):
     # an empty bucket exists
     with raises(InputError, "the bucket holds no objects"):
-        ImageFolder(bucket.url).stage(Path(), preview=True)
+        ImageFolder(bucket.url).stage(None)
     put(bucket, "data/1.png", GRAY.getvalue())
     for root, expected in WRONG:
         with raises(InputError, expected):
-            ImageFolder(root.format(bucket.url)).stage(Path(), preview=True)
+            ImageFolder(root.format(bucket.url)).stage(None)
 
 
 GIVEN = [
@@ -232,5 +231,5 @@ def test_a_known_layout_is_refused_without_a_further_request(image_folder, proxi
     with raises(
         InputError, "do not show the classes", "docs/datasets.md#coco", str(url), code="layout-known"
     ):
-        ImageFolder(url).stage(Path(), preview=True)
+        ImageFolder(url).stage(None)
     assert [request.kind for request in proxy.requests] == ["list"]

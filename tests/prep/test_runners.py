@@ -1,6 +1,7 @@
 """Work on Beam's portable runner: workers are threads of the command, or processes of a worker pool."""
 
 import os
+import sys
 from functools import partial
 
 import numpy as np
@@ -8,11 +9,11 @@ import pytest
 
 from tfshards.prep import Arrays, reshard
 from tfshards.prep.engines.table import find_run
-from tfshards.schemas import BuildError, InputError
+from tfshards.schemas import BuildError
 
-from ..engines.processes import free_port
+from ..engines.processes import free_port, listens, running, start
+from ..engines.worker_pool import worker_pool
 from .calls import NUM_ITEMS, fail, note, work_of
-from .job_services import local_job_service, service, worker_pool
 
 pytestmark = pytest.mark.processes
 
@@ -23,8 +24,9 @@ LACK = "import sys; sys.modules['tfshards'] = None"
 @pytest.fixture(scope="module")
 def endpoint(tmp_path_factory):
     """Beam's job service in Python."""
-    port = free_port()
-    with service(local_job_service(port), port, tmp_path_factory.mktemp("service")):
+    port, main = free_port(), "apache_beam.runners.portability.local_job_service_main"
+    command = [sys.executable, "-m", main, "--port", port]
+    with running(start("service", command, tmp_path_factory.mktemp("service")), listens(port)):
         yield f"localhost:{port}"
 
 
@@ -40,21 +42,21 @@ def run(endpoint):
 
 def test_processes_of_a_pool_process_every_item_and_return_errors(run, tmp_path):
     (tmp_path / "out").mkdir()
-    with worker_pool(tmp_path / "pool") as options:
-        run(work_of(note, tmp_path / "out"), *options)
+    with worker_pool(tmp_path / "pool") as pool:
+        run(work_of(note, tmp_path / "out"), *pool.options)
         names = {path.name: path.read_text() for path in (tmp_path / "out").iterdir()}
         assert sorted(map(int, names)) == list(range(NUM_ITEMS))
         assert str(os.getpid()) not in names.values()
-        with pytest.raises(InputError, match="changed after"):
-            run(work_of(partial(fail, "input", note), tmp_path / "out"), *options)
+        with pytest.raises(BuildError, match="changed after"):
+            run(work_of(partial(fail, "input", note), tmp_path / "out"), *pool.options)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can hide a folder from a worker")
 def test_a_worker_that_does_not_see_the_dataset_to_reshard_is_refused(endpoint, tmp_path, quiet_build):
     root, out = tmp_path / "data", tmp_path / "out"
     quiet_build(Arrays({"x": np.arange(4)}), root)
-    with worker_pool(tmp_path / "pool", wrapper=HIDE.format(folder=root)) as options:
-        args = ["--runner=PortableRunner", f"--job_endpoint={endpoint}", *options]
+    with worker_pool(tmp_path / "pool", wrapper=HIDE.format(folder=root)) as pool:
+        args = ["--runner=PortableRunner", f"--job_endpoint={endpoint}", *pool.options]
         with pytest.raises(BuildError, match="does not see") as failed:
             reshard(root, out, shards=2, beam_args=args)
     assert str(root) in str(failed.value)
@@ -64,10 +66,10 @@ def test_a_worker_that_does_not_see_the_dataset_to_reshard_is_refused(endpoint, 
 def test_a_worker_without_tfshards_is_reported(run, tmp_path):
     (tmp_path / "out").mkdir()
     with (
-        worker_pool(tmp_path / "pool", customize=LACK) as options,
+        worker_pool(tmp_path / "pool", customize=LACK) as pool,
         pytest.raises(BuildError, match="Apache Beam ended") as failed,
     ):
-        run(work_of(note, tmp_path / "out"), *options)
+        run(work_of(note, tmp_path / "out"), *pool.options)
     assert "ModuleNotFoundError" in str(failed.value)
 
 

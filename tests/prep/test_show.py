@@ -31,7 +31,7 @@ def test_examples_are_found_by_key_and_by_their_position_in_the_order_of_the_loa
             assert text[0].startswith(f"split {split}, example {number}, record ")
             assert text[-1] == f"key: {key}"
             assert shown(out, f"{split}:{number}") == text
-    texts = {"3": "give one of train:3, val:3", f"val:{len(keys)}": f"{len(keys)} examples", "x:3": "'x:3'"}
+    texts = {"3": "train:0", f"val:{len(keys)}": f"{len(keys)} examples", "x:3": "'x:3'"}
     for place, text in texts.items():
         refused(["show", str(out), place], text, status=1)
 

@@ -7,12 +7,10 @@ from collections import Counter
 from fractions import Fraction
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.prep.table_files import write_jsonl
-from tfshards.prep import Arrays, ImageFolder, Options, Table, append, plan
+from tfshards.prep import Arrays, ImageFolder, Options, append, plan
 from tfshards.schemas import InputError
 
 SEEDS = st.integers(0, 2**63 - 1)
@@ -171,33 +169,6 @@ def test_membership_of_classes_and_groups_never_changes_between_releases():
         results.append(json.dumps(found[1]) if found[1] else "would be empty")
     digest = hashlib.sha256("\n".join(results).encode()).hexdigest()
     assert digest == "72d47519e7136c215aa71a933af97dce88e3e5b5810973706ce67d8e2887958b"
-
-
-# number of rows of each (group, class), and what the warning about a missed ratio names
-EIGHT_AND_TWO = {(group, int(group > 7)): 5 for group in range(10)}
-MISSES = {
-    "less than 5 %": ({(group, 0): 6 for group in range(14)}, False, None),
-    "large groups": ({(group, 0): 4 for group in range(3)}, False, ["'a'", "8 of 12", "4/5"]),
-    "a class of two groups": (EIGHT_AND_TWO, True, ["'a'", "10 of 10", "class 'dog'", "4/5"]),
-    "one group without a class": (
-        {(group, -(group == 9)): 5 for group in range(10)},
-        True,
-        ["'a'", "5 of 5", "class -1", "4/5"],
-    ),
-    "the same class without strata": (EIGHT_AND_TWO, False, None),
-}
-
-
-@pytest.mark.parametrize(("counts", "stratify", "names"), MISSES.values(), ids=MISSES)
-def test_a_ratio_that_whole_groups_miss_is_warned_of(counts, stratify, names, tmp_path):
-    pairs = [pair for pair, count in counts.items() for _ in range(count)]
-    options = Options(splits={"a": "4/5", "b": "1/5"}, group_by="group", stratify=stratify)
-    rows = [{"label": ("cat", "dog", None)[label], "group": group} for group, label in pairs]
-    source = Table(write_jsonl(tmp_path / "rows.jsonl", rows))
-    warnings = plan(source, tmp_path / "out", options=options).warnings
-    missed = [line for line in warnings if "ratio" in line]
-    assert len(missed) == (names is not None)
-    assert all(name in missed[0] for name in names or ())
 
 
 def test_appended_images_of_a_known_patient_stay_in_its_split(image_folder, tmp_path, quiet_build):

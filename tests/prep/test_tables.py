@@ -119,11 +119,3 @@ def test_images_in_a_table_are_read_in_parts(tmp_path, quiet_build):
     reader = Table(path).stage(tmp_path / "staged")
     assert reader.listing().num_examples == 96
     assert pa.default_memory_pool().max_memory() <= max(before, 48 << 20)
-
-
-def test_a_plan_copies_no_images(tmp_path):
-    path = write_parquet(tmp_path / "rows.parquet", {"image": [encoded(n) for n in range(3)]})
-    (tmp_path / "staged").mkdir()
-    reader = Table(path).stage(tmp_path / "staged", preview=True)
-    assert reader.listing().num_examples == 3
-    assert not [*(tmp_path / "staged").iterdir()]

@@ -33,7 +33,7 @@ class Lines:
     def from_recorded(cls, recorded, inputs) -> Lines:
         return cls(inputs[0], upper=recorded.options["upper"])
 
-    def stage(self, folder: Path, *, group_by: str | None = None, preview: bool = False) -> Lines:
+    def stage(self, folder: Path | None, *, group_by: str | None = None) -> Lines:
         if group_by is not None:
             raise OptionsError(f"group_by={group_by!r}: lines have no groups")
         return self

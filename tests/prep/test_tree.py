@@ -17,7 +17,7 @@ ANY = Options(max_rejected=1)
 
 def walk(root: Path, *, follow_links: bool = False) -> tuple[list[str], dict[str, int]]:
     """Return the sorted keys found in a folder, and the skipped entries by reason."""
-    listing = ImageFolder(root, follow_links=follow_links, as_is=True).stage(Path(), preview=True).listing()
+    listing = ImageFolder(root, follow_links=follow_links, as_is=True).stage(None).listing()
     return sorted(os.fsdecode(key).removeprefix("x/") for key in listing.keys), dict(listing.skipped)
 
 

@@ -112,12 +112,11 @@ def test_the_error_of_a_worker_is_found_in_what_an_engine_reports(error, quoted)
     with pytest.raises(RuntimeError) as raised, marking_errors():
         raise error
     found = marked_error(RuntimeError(quoted.replace("{0}", "{}").replace("{}", str(raised.value))))
-    assert type(found) is type(error)
-    assert str(found) == str(error)
-    assert getattr(found, "code", None) == getattr(error, "code", None)
+    assert type(found) is BuildError
+    assert (str(found), found.code) == (str(error), getattr(error, "code", ""))
 
 
 def test_no_error_is_found_in_another_text():
     # the name of an input may be anything
-    for text in ("", "[tfshards:e30=]", "[tfshards:bnVsbA==]", "[tfshards:WyJvcyIsIDFd]", "[tfshards:x]"):
+    for text in ("", "[tfshards:e30=]", "[tfshards:bnVsbA==]", "[tfshards:x]"):
         assert marked_error(RuntimeError(f"java.lang.RuntimeException: {text}")) is None

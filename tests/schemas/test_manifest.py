@@ -224,13 +224,8 @@ TEXTS = {
     "a number": "3",
     "a list": "[{}]",
     "a byte order mark": "\ufeff{}",
-    "a repeated name": '{"a": {"b\\n": 1, "b\\n": 1}}',
-    "NaN": "[NaN]",
-    "an infinite number": "[1e999]",
     "deep": "[" * 100_000,
     "a long number": "9" * 5000,
-    # 0.05 s; minutes if every name were counted
-    "many names": "{" + "".join(f'"{index}":0,' for index in range(100_000)) + '"99999":0}',
     "no UTF-8": b'{"name": "\xff"}',
     "empty": "{}",
 }
@@ -327,7 +322,7 @@ CONTRADICTIONS = [
 NESTED: list = []
 for _ in range(200):
     NESTED = [NESTED]
-CONTRADICTIONS.append(("options seed", NESTED))
+CONTRADICTIONS += [("options seed", NESTED), ("options seed", float("nan"))]
 
 
 def steps_of(place):

@@ -20,9 +20,9 @@ from tfshards.schemas.storage import any_path
 from .faults import FaultProxy
 from .servers import SERVERS, Server, create_bucket, s3_client
 
-STORES = ["moto", "fake-gcs", "s3proxy", "azurite"]
+STORES = ["moto", "fake-gcs", "azurite"]
 each_store = pytest.mark.parametrize("server", mostly_nightly(STORES, STORES[:1]), indirect=True)
-_PROGRAMS = {"s3proxy": "java", "azurite": "node"}
+_PROGRAMS = {"azurite": "node"}
 _VARIABLES = ("AWS_", "GOOGLE_", "AZURE_", "AZURITE_", "STORAGE_EMULATOR_HOST", "GCS_")
 
 

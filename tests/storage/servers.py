@@ -23,7 +23,7 @@ from urllib.error import HTTPError, URLError
 import boto3
 from botocore.client import BaseClient
 
-from tests.engines.processes import free_port, java, running, start
+from tests.engines.processes import free_port, running, start
 
 from . import setup_servers
 
@@ -57,31 +57,6 @@ def moto(logs: Path) -> Iterator[Server]:
     endpoint = f"http://127.0.0.1:{port}"
     service = start("moto", [sys.executable, _HERE / "moto_server.py", str(port)], logs)
     with running(service, _answers(endpoint)):
-        yield Server("s3", endpoint, _s3_environment(endpoint))
-
-
-@contextmanager
-def s3proxy(logs: Path) -> Iterator[Server]:
-    """Run s3proxy, which, unlike moto, verifies signatures."""
-    setup_servers.set_up_s3proxy()
-    endpoint = f"http://127.0.0.1:{free_port()}"
-    properties = logs / "s3proxy.properties"
-    logs.mkdir(parents=True, exist_ok=True)
-    properties.write_text(
-        "\n".join(
-            [
-                f"s3proxy.endpoint={endpoint}",
-                "s3proxy.authorization=aws-v2-or-v4",
-                f"s3proxy.identity={_ACCESS_KEY}",
-                f"s3proxy.credential={_SECRET_KEY}",
-                "jclouds.provider=transient-nio2",
-                "jclouds.identity=none",
-                "jclouds.credential=none",
-            ]
-        )
-    )
-    command = java(setup_servers.s3proxy_jars(), "org.gaul.s3proxy.Main", "--properties", properties)
-    with running(start("s3proxy", command, logs), _answers(endpoint)):
         yield Server("s3", endpoint, _s3_environment(endpoint))
 
 
@@ -145,7 +120,6 @@ def azurite(logs: Path) -> Iterator[Server]:
 SERVERS: dict[str, Callable[[Path], AbstractContextManager[Server]]] = {
     "moto": moto,
     "fake-gcs": fake_gcs,
-    "s3proxy": s3proxy,
     "azurite": azurite,
 }
 

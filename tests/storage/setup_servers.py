@@ -1,6 +1,6 @@
 """Fetch the object stores that tests/storage starts and that pip does not install.
 
-``python -m tests.storage.setup_servers [fake-gcs] [s3proxy] [azurite]`` fetches what is missing into the
+``python -m tests.storage.setup_servers [fake-gcs] [azurite]`` fetches what is missing into the
 folder of the engines (tests/engines/setup_engines.py). The fixtures of tests/storage do the same.
 """
 
@@ -8,10 +8,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.engines.setup_engines import copy_jars, engines_folder, fetching, run
+from tests.engines.setup_engines import engines_folder, fetching, run
 
 FAKE_GCS = "1.56.1"
-S3PROXY = "4.1.0"
 # The newest release that Node 20 runs.
 AZURITE = "3.35.0"
 
@@ -19,11 +18,6 @@ AZURITE = "3.35.0"
 def fake_gcs_path() -> Path:
     """Return the path of the program of fake-gcs-server."""
     return engines_folder() / "bin" / f"fake-gcs-server-{FAKE_GCS}"
-
-
-def s3proxy_jars() -> Path:
-    """Return the folder of the jars of s3proxy."""
-    return engines_folder() / f"s3proxy-{S3PROXY}"
 
 
 def azurite_folder() -> Path:
@@ -40,13 +34,6 @@ def set_up_fake_gcs() -> None:
             (partial / "fake-gcs-server").rename(fake_gcs_path())
 
 
-def set_up_s3proxy() -> None:
-    """Fetch s3proxy."""
-    # s3proxy does not start with the release of these annotations that Maven chooses
-    annotations = "com.fasterxml.jackson.core:jackson-annotations:2.21"
-    copy_jars(s3proxy_jars(), (f"org.gaul:s3proxy:{S3PROXY}", annotations))
-
-
 def set_up_azurite() -> None:
     """Fetch Azurite."""
     with fetching(azurite_folder()) as partial:
@@ -61,7 +48,6 @@ def set_up_azurite() -> None:
 
 STEPS: dict[str, Callable[[], None]] = {
     "fake-gcs": set_up_fake_gcs,
-    "s3proxy": set_up_s3proxy,
     "azurite": set_up_azurite,
 }
 

@@ -3,8 +3,7 @@
 import pytest
 
 from tfshards.schemas.storage import any_path
-from tfshards.schemas.storage.verbs import replace_if
-from tfshards.schemas.storage.writing import new_file
+from tfshards.schemas.storage.verbs import new_file, replace_if
 
 from .faults import Cut, LoseAnswer
 

@@ -17,7 +17,6 @@ from tfshards.schemas.storage import RemotePath, any_path
 
 from .conftest import STORES, each_store, objects, uploads
 from .faults import Answer, FaultProxy, LoseAnswer
-from .servers import s3_client
 
 image_folder, log, quiet_build = conftest.image_folder, conftest.log, conftest.quiet_build
 small_folder = conftest.small_folder
@@ -103,34 +102,14 @@ def test_a_resumed_build_reads_no_shard_and_writes_those_again_that_were_replace
     assert objects(out) == objects(f"{bucket.url}/whole/data")
 
 
-def test_prune_removes_an_unfinished_build_with_its_uploads(bucket, small_folder, monkeypatch, quiet_build):
+def test_prune_removes_an_unfinished_build(bucket, small_folder, monkeypatch, quiet_build):
     out = f"{bucket.url}/data"
     interrupted(monkeypatch, quiet_build, ImageFolder(small_folder), out)
     (folder,) = any_path(out).iterdir()
-    begin_uploads(bucket, f"data/{folder.name}/x", "other/y")
     found = prune(out, dry_run=True)
     assert f"{folder.name}/work/" in [one.path for one in found]
-    assert len(uploads(bucket)) == 2
     assert prune(out) == found
     assert objects(out) == {}
-    assert uploads(bucket) == ["other/y"]
-
-
-def begin_uploads(bucket, *keys):
-    client = s3_client(bucket.server)
-    for key in keys:
-        client.create_multipart_upload(Bucket=bucket.name, Key=key)
-
-
-def test_a_resumed_build_removes_the_uploads_that_it_does_not_need(
-    bucket, small_folder, monkeypatch, quiet_build
-):
-    out, source = f"{bucket.url}/data", ImageFolder(small_folder)
-    interrupted(monkeypatch, quiet_build, source, out)
-    (folder,) = any_path(out).iterdir()
-    begin_uploads(bucket, f"data/{folder.name}/data-train.tfrecord-00000-of-00001", "data/mine")
-    quiet_build(source, out)
-    assert uploads(bucket) == ["data/mine"]
 
 
 @each_store

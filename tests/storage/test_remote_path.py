@@ -10,17 +10,15 @@ from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.storage import ChangedError, RemotePath, any_path, read_range
 from tfshards.schemas.storage.untrusted import Limit, open_regular, read_whole
 from tfshards.schemas.storage.verbs import (
-    delete_uploads,
     file_digest,
     file_sizes,
+    new_file,
     read_once,
     replace_if,
-    size_and_last_bytes,
     write,
 )
-from tfshards.schemas.storage.writing import new_file
 
-from .conftest import each_store, uploads
+from .conftest import each_store
 
 ODD = ["a b", "100%25", "#1", "x+y", "é", "Ünï", "a&b=c", "semi;colon", "(1)", "~tilde", "quote'", "dots..x"]
 
@@ -107,7 +105,6 @@ def test_ranges_and_files_are_read(folder, local, tmp_path):
         assert read_whole(path, Limit("a list", len(data))) == data
         with pytest.raises(OSError, match="has 2560000 bytes; a list has at most 10"):
             read_whole(path, Limit("a list", 10))
-        assert size_and_last_bytes(path) == (len(data), data[-8:].hex())
         with open_regular(path) as file:
             assert file.read(100) == data[:100]
             assert file.seek(-50, io.SEEK_END) == len(data) - 50
@@ -179,20 +176,6 @@ def test_a_long_file_is_written_in_parts_and_appears_when_it_is_finished(folder,
         with pytest.raises(ZeroDivisionError):
             write(root / "broken", (data[1 // number] for number in (1, 0)))
         assert not (root / "broken").exists()
-
-
-def test_uploads_that_were_not_finished_are_aborted(folder, bucket):
-    for name in ("mine/x", "other/x"):
-        sink = new_file(folder / name)
-        sink.write(bytes(20_000_000))
-        # as of a process that was killed
-        del sink
-
-    assert uploads(bucket) == ["data/mine/x", "data/other/x"]
-    delete_uploads(folder / "mine")
-    assert uploads(bucket) == ["data/other/x"]
-    # what cannot be listed is left to the rules of the bucket
-    delete_uploads(any_path("s3://no-such-bucket/x"))
 
 
 def test_errors_are_those_of_files(folder, bucket, monkeypatch):

@@ -127,5 +127,5 @@ def test_files_in_a_bucket_are_adopted_as_on_a_disk(tmp_path, bucket, upload, mo
         return scan(*arguments)
 
     monkeypatch.setattr(adopted_files, "scan", interfere)
-    with pytest.raises(BuildError, match=r"another process wrote dataset\.json"):
+    with pytest.raises(BuildError, match=r"committed in the meantime"):
         logged(prep.adopt, log.append)(str(remote), name="other", overwrite=True)

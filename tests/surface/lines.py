@@ -5,8 +5,12 @@ The names of flags are here and nowhere else in the generic tests: a flag that c
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
+
+from tests.surface.command import run
 
 
 class Flag(NamedTuple):
@@ -39,32 +43,16 @@ def file(status: int = 1) -> Flag:
     return Flag((GONE,), status, GONE)
 
 
+# the flags of every verb
 OUTPUT = {
-    "--config": file(),
+    "--config": file(2),
     "--jobs": COUNT,
     "--json": SWITCH,
     "--quiet": SWITCH,
     "--verbose": SWITCH,
 }
-ENGINE = {"--engine": choice("local")}
-SHARDS = {
-    "--shards": Flag(("many", "=2", "val=0", "0")),
-    "--shard-size": Flag(("1XB", "0", "-1")),
-    "--compression": choice("gzip"),
-    "--name": Flag(("a/b", "a b")),
-}
-PLAN = {
-    **SHARDS,
-    "--class-names": file(),
-    "--seed": Flag(("x", "1.5")),
-    "--splits": Flag(("train", "train=x", "train=0"), named="train"),
-    "--stratify": SWITCH,
-    "--group-by": TEXT,
-    "--duplicates": choice("drop"),
-}
-BUILD = {"--overwrite": SWITCH, "--checksum": SWITCH, **ENGINE}
-REJECTED = {"--max-rejected": Flag(("some", "101%", "-1"))}
-PIXELS = {
+FLAGS = {
+    **OUTPUT,
     "--check": choice("decode"),
     "--channels": choice("keep"),
     "--depth": choice("keep"),
@@ -76,43 +64,80 @@ PIXELS = {
     "--jpeg-quality": Flag(("x", "0", "101")),
     "--max-pixels": COUNT,
     "--for-training": COUNT,
-}
-IMAGES = {
-    **PIXELS,
-    **REJECTED,
-    "--follow-links": SWITCH,
-    "--split-folders": Flag(("train", "=x"), named="split"),
-    "--include": TEXT,
+    "--all-classes": SWITCH,
+    "--as-bytes": Flag(("z",), 2, "z"),
+    "--as-is": SWITCH,
+    "--as-splits": SWITCH,
+    "--audit": SWITCH,
+    "--batch-size": COUNT,
+    "--boxes-in": choice("file"),
+    "--cache": Flag(("x",)),
+    "--checksum": SWITCH,
+    "--class-names": file(),
+    "--classes": Flag(("z",), 2, "z"),
+    "--compression": choice("gzip"),
+    "--crop": choice("center"),
+    "--decode": SWITCH,
+    "--deep": SWITCH,
+    "--distance": Flag(("x", "-1", "49", "٣")),
+    "--dry-run": SWITCH,
+    "--duplicates": choice("drop"),
+    "--engine": choice("local"),
+    "--epoch": Flag(("x", "-1")),
+    "--epochs": Flag(("x", "1:x"), named="x"),
     "--exclude": TEXT,
+    "--fail-on": choice("leak"),
+    "--first": COUNT,
+    "--follow-links": SWITCH,
+    "--group-by": TEXT,
+    "--include": TEXT,
+    "--keys": file(),
+    "--keys-of": choice("leak"),
+    "--label": Flag(("z",), 1, "z"),
+    "--label-separator": TEXT,
+    "--labels": file(),
     "--mask-dir": Flag((GONE,), 1, GONE),
     "--mask-name": Flag(("{x}",)),
-    "--split-list": Flag((f"train={GONE}",), 1, GONE),
-    "--as-is": SWITCH,
-}
-ARRAYS = {
-    "--roles": Flag(("size", "size=x"), named="size"),
-}
-TABLE = {
-    **PIXELS,
-    **REJECTED,
-    "--root": Flag((GONE,), 1, GONE),
-    "--follow-links": SWITCH,
+    "--max-rejected": Flag(("some", "101%", "-1")),
+    "--name": Flag(("a/b", "a b"), named="a"),
+    "--new-classes": SWITCH,
+    "--no-audit": SWITCH,
     "--outside-boxes": choice("clip"),
-    "--boxes-in": choice("file"),
-    "--label-separator": TEXT,
+    "--output": TEXT,
+    "--overwrite": SWITCH,
+    "--repair": SWITCH,
     "--roles": Flag(("size", "size=x"), named="size"),
-}
-ANNOTATIONS = {
-    **PIXELS,
-    **REJECTED,
     "--root": Flag((GONE,), 1, GONE),
-    "--follow-links": SWITCH,
+    "--save": TEXT,
+    "--seconds": Flag(("x", "0", "-1")),
+    "--seed": Flag(("x", "1.5")),
     "--segmentations": SWITCH,
-    "--outside-boxes": choice("clip"),
-    "--boxes-in": choice("file"),
-    "--roles": Flag(("size", "size=x"), named="size"),
+    "--select": Flag(("z",), 2, "z"),
+    "--shard-size": Flag(("1XB", "0", "-1")),
+    "--shards": Flag(("many", "=2", "val=0", "0")),
+    "--shuffle": Flag(("x",)),
+    "--size": Flag(("x", "5x5")),
+    "--source": Flag((GONE,), 1, GONE),
+    "--split": Flag(("z",), 1, "z"),
+    "--split-folders": Flag(("train", "=x"), named="split"),
+    "--split-list": Flag((f"train={GONE}",), 1, GONE),
+    "--splits": Flag(("train", "train=x"), named="train"),
+    "--step": Flag(("x", "1:x"), named="x"),
+    "--stratify": SWITCH,
+    "--take": Flag(("x", "0")),
+    "--to": choice("parquet"),
+    "--workers": Flag(("x", "0")),
 }
+# audit writes the file, and any glob is one of a split
+OF_VERB = {("audit", "--keys"): TEXT, ("adopt", "--splits"): Flag(("train",))}
 MANIFEST = ("format_version", "name", "build_id", "schema", "compression", "splits", "totals", "options")
+
+
+@cache
+def _flags_of(verb: str) -> list[str]:
+    """Return the flags that the help of a verb explains."""
+    found = re.findall(r"^  (?:-\w, )?(--[a-z-]+)(?:, (--[a-z-]+))?", run(f"{verb} --help").out, re.MULTILINE)
+    return [flag for pair in found for flag in pair if flag and flag != "--help"]
 
 
 @dataclass(frozen=True)
@@ -122,8 +147,7 @@ class Line:
     verb: str
     paths: str
     """Its positional arguments in the folder of the fixture."""
-    flags: dict[str, Flag]
-    keys: tuple[str, ...]
+    keys: tuple[str, ...] = MANIFEST
     """Keys of its JSON document."""
     options: str = ""
     """Options of the right line."""
@@ -131,18 +155,21 @@ class Line:
     """Which of the positional arguments must exist."""
     missing: int = 1
     """Exit status if one does not: 2 where its name shows that it cannot."""
-    output: int | None = None
-    """Which of the positional arguments is a new folder."""
     makes: str = ""
     """A file that the right line makes, changes or removes; "" if it changes nothing."""
 
+    @property
+    def flags(self) -> dict[str, Flag]:
+        """The flags."""
+        return {name: OF_VERB.get((self.verb, name), FLAGS[name]) for name in _flags_of(self.verb)}
+
     def own_flags(self) -> dict[str, Flag]:
         """Return the flags, but without those of another verb or kind that the same code adds to both."""
-        shared = {}
+        shared: set[str] = set()
         if self.verb in ("build table", "build coco", "build yolo"):
-            shared = {**PIXELS, **PLAN, **BUILD, **OUTPUT}
+            shared = {*_flags_of("build images")}
         if self.verb.startswith("plan "):
-            shared = {**PLAN, **IMAGES, **ARRAYS, **TABLE, **ANNOTATIONS, **OUTPUT}
+            shared = {*_flags_of(self.verb.replace("plan", "build"))}
         return {name: flag for name, flag in self.flags.items() if name not in shared}
 
     def with_path(self, index: int, path: str) -> list[str]:
@@ -151,177 +178,44 @@ class Line:
         return [*self.verb.split(), *paths[:index], path, *paths[index + 1 :], *self.options.split()]
 
 
-def kinds(verb: str, more: dict[str, Flag], **what: object) -> list[Line]:
+def kinds(verb: str, **what: object) -> list[Line]:
     """Return the lines of a verb for each kind of source."""
-    common = {**OUTPUT, **PLAN, **more}
-    given = {"output": 1, **what}
     return [
-        Line(f"{verb} images", "photos new", {**common, **IMAGES}, **given),
-        Line(f"{verb} arrays", "x.npy new", {**common, **ARRAYS}, **given, missing=2),
-        Line(f"{verb} table", "t.csv new", {**common, **TABLE}, **given),
-        Line(f"{verb} coco", "coco.json new", {**common, **ANNOTATIONS}, **given),
-        Line(f"{verb} yolo", "yolo new", {**common, **ANNOTATIONS}, **given),
+        Line(f"{verb} images", "photos new", **what),
+        Line(f"{verb} arrays", "x.npy new", **what, missing=2),
+        Line(f"{verb} table", "t.csv new", **what),
+        Line(f"{verb} coco", "coco.json new", **what),
+        Line(f"{verb} yolo", "yolo new", **what),
     ]
 
 
-def line(verb: str, paths: str, flags: dict[str, Flag], keys: object = MANIFEST, **what: object) -> Line:
-    """Return the line of a verb with the options that most verbs have."""
-    return Line(verb, paths, {**OUTPUT, **flags}, keys, **what)
-
-
 LINES = [
-    *kinds("build", BUILD, keys=MANIFEST, makes="new/dataset.json"),
-    *kinds("plan", {}, keys=("schema", "splits", "skipped")),
-    line("info", "data", {"--all-classes": SWITCH}),
-    line("show", "data cat/0.png", {"--first": COUNT, "--save": TEXT}, ()),
-    line(
-        "verify",
-        "data",
-        {"--deep": SWITCH, "--decode": SWITCH, "--repair": SWITCH},
-        (),
-    ),
-    line(
-        "audit",
-        "data",
-        {
-            "--distance": Flag(("x", "-1", "49", "٣")),
-            "--fail-on": choice("leak"),
-            "--keys": TEXT,
-            "--keys-of": choice("leak"),
-        },
-        ("num_examples", "label_counts", "findings", "notes"),
-    ),
-    line(
-        "report",
-        "data",
-        {
-            "--output": TEXT,
-            "--audit": SWITCH,
-            "--no-audit": SWITCH,
-            "--seed": Flag(("x",)),
-            "--source": Flag((GONE,), 1, GONE),
-        },
-        ("page",),
-        options="--output page.html --no-audit",
-        makes="page.html",
-    ),
-    line("diff", "data data", {}, ("is_same", "num_same", "added", "removed", "changed"), inputs=(0, 1)),
-    line("generations", "data", {}, ()),
-    line("restore", "data OLD", {}, makes="data/dataset.json"),
-    line(
-        "prune",
-        "data",
-        {"--dry-run": SWITCH},
-        (),
-        makes="data/OLD",
-    ),
-    line(
-        "reshard",
-        "data new",
-        {**SHARDS, **ENGINE, "--overwrite": SWITCH},
-        output=1,
-        makes="new/dataset.json",
-    ),
-    line(
-        "merge",
-        "a=data b=new-ones new",
-        {**SHARDS, **ENGINE, "--overwrite": SWITCH, "--as-splits": SWITCH},
-        options="--as-splits",
-        inputs=(),
-        output=2,
-        makes="new/dataset.json",
-    ),
-    line(
-        "append",
-        "photos data",
-        {
-            **ENGINE,
-            **REJECTED,
-            "--shards": SHARDS["--shards"],
-            "--follow-links": SWITCH,
-            "--new-classes": SWITCH,
-        },
-        inputs=(0, 1),
-    ),
-    line(
-        "remove",
-        "data",
-        {**ENGINE, "--keys": file()},
-        options="--keys keys",
-        makes="data/dataset.json",
-    ),
-    line(
-        "relabel",
-        "data",
-        {**ENGINE, "--labels": file(), "--new-classes": SWITCH},
-        options="--labels labels.csv",
-        makes="data/dataset.json",
-    ),
-    line(
+    *kinds("build", makes="new/dataset.json"),
+    *kinds("plan", keys=("schema", "splits", "skipped")),
+    Line("info", "data"),
+    Line("show", "data cat/0.png", ()),
+    Line("verify", "data", ()),
+    Line("audit", "data", ("num_examples", "label_counts", "findings", "notes")),
+    Line("report", "data", ("page",), options="--output page.html --no-audit", makes="page.html"),
+    Line("diff", "data data", ("is_same", "num_same", "added", "removed", "changed"), inputs=(0, 1)),
+    Line("generations", "data", ()),
+    Line("restore", "data OLD", makes="data/dataset.json"),
+    Line("prune", "data", (), makes="data/OLD"),
+    Line("reshard", "data new", makes="new/dataset.json"),
+    Line("merge", "a=data b=new-ones new", options="--as-splits", inputs=(), makes="new/dataset.json"),
+    Line("append", "photos data", inputs=(0, 1)),
+    Line("remove", "data", options="--keys keys", makes="data/dataset.json"),
+    Line("relabel", "data", options="--labels labels.csv", makes="data/dataset.json"),
+    Line(
         "export",
         "data new",
-        {
-            **ENGINE,
-            "--to": choice("parquet"),
-            "--select": Flag(("z",), 2, "z"),
-            "--as-bytes": Flag(("z",), 2, "z"),
-        },
         ("directory", "to", "num_examples", "files"),
         options="--to webdataset",
-        output=1,
         makes="new",
     ),
-    line(
-        "adopt",
-        "found",
-        {
-            "--name": Flag(("a/b", "a b"), named="a"),
-            "--splits": Flag(("train",)),
-            "--class-names": file(),
-            "--label": Flag(("z",), 1, "z"),
-            "--overwrite": SWITCH,
-        },
-        makes="found/dataset.json",
-    ),
-    line(
-        "bench",
-        "numbers",
-        {
-            "--split": Flag(("z",), 1, "z"),
-            "--batch-size": COUNT,
-            "--select": Flag(("z",), 2, "z"),
-            "--shuffle": Flag(("x",)),
-            "--size": Flag(("x", "5x5")),
-            "--crop": choice("center"),
-            "--cache": Flag(("x",)),
-            "--seconds": Flag(("x", "0", "-1")),
-        },
-        ("limit", "advice"),
-        options="--batch-size 2 --seconds 0.01",
-    ),
-    line(
-        "which",
-        "data position.json",
-        {
-            "--step": Flag(("x", "1:x"), named="x"),
-            "--epoch": Flag(("x", "-1")),
-            "--workers": Flag(("x", "0")),
-            "--take": Flag(("x", "0")),
-            "--classes": Flag(("z",), 2, "z"),
-        },
-        (),
-        options="--step 0",
-    ),
-    line(
-        "when",
-        "data position.json cat/0.png",
-        {
-            "--workers": Flag(("x", "0")),
-            "--epochs": Flag(("x", "1:x"), named="x"),
-            "--take": Flag(("x", "0")),
-            "--classes": Flag(("z",), 2, "z"),
-        },
-        (),
-    ),
-    line("completion", "bash", {}, (), inputs=()),
+    Line("adopt", "found", makes="found/dataset.json"),
+    Line("bench", "numbers", ("limit", "advice"), options="--batch-size 2 --seconds 0.01"),
+    Line("which", "data position.json", (), options="--step 0"),
+    Line("when", "data position.json cat/0.png", ()),
+    Line("completion", "bash", (), inputs=()),
 ]

@@ -1,11 +1,8 @@
 """Calls from Python with a value of a wrong type raise OptionsError, which names the argument."""
 
-import fcntl
-import os
 import re
-import subprocess
-import sys
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +10,7 @@ import pytest
 from tests.errors import raises
 from tfshards import loader, prep
 from tfshards.prep import Arrays, ImageFolder, Options, Table, append, build, info, plan
-from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas import OptionsError
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +38,7 @@ MISTAKES = [
     (lambda _: loader.Shuffle(seed="a"), "seed="),
     (lambda _: loader.Worker(0, 2.0), "count="),
     (lambda _: loader.Position(0, None), "step="),
+    (lambda data: load(data, cache="disk:gs://bucket/cache"), "is a URL, but"),
     (lambda data: prep.export(data, "x", to="parquet", as_bytes="maybe"), "as_bytes="),
     (lambda _: Arrays({"x": np.arange(3)}, "x"), "roles="),
     (lambda _: ImageFolder("flat", "short=20"), "images="),
@@ -69,6 +67,17 @@ WRONG_OPTIONS = [
     ({"shards": {"val": "2"}}, "shards="),
     ({"seed": 1.5}, "seed="),
 ]
+URL = "hdfs://host/data"
+URLS = [
+    *(partial(getattr(prep, name), URL) for name in ("prune", "adopt", "verify", "audit", "info")),
+    *(partial(call, ARRAYS, Path(URL)) for call in (build, plan)),
+    *(partial(prep.reshard, URL, "out"), partial(prep.merge, [URL, "a"], "out")),
+    *(partial(append, "photos", URL), partial(loader.load, URL, batch_size=1)),
+    *(partial(loader.Mix, {URL: 1}), partial(ImageFolder, Path(URL))),
+    *(partial(Table, URL), partial(Table, "metadata.csv", root=URL)),
+    partial(plan, Arrays(["https://host/x.npz"]), "out"),
+]
+MISTAKES += [(lambda _, call=call: call(), "and local paths") for call in URLS]
 MISTAKES += [
     (partial(lambda call, options, _: call(ARRAYS, "out", **options), call, options), message)
     for call, wrong in ((build, WRONG_OPTIONS), (plan, WRONG_OPTIONS[:1]))
@@ -86,24 +95,6 @@ def test_a_wrong_type_is_named_with_its_argument(make, message, dataset, tmp_pat
 
 def test_numpy_integers_are_integers(dataset):
     assert len(loader.load(dataset, batch_size=np.int64(2), epochs=np.int32(2))) == 8
-
-
-def test_a_second_build_into_one_output_is_refused_while_the_first_one_runs(tmp_path):
-    out = tmp_path / "out"
-    out.mkdir()
-    arrays = Arrays({"x": np.arange(8)})
-    # The lock belongs to another process, which is killed; this releases the lock.
-    code = "import fcntl, os, sys; fcntl.flock(os.open(sys.argv[1], 0), 2); print(1, flush=True); input()"
-    command = [sys.executable, "-c", code, str(out)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
-        other.stdout.readline()
-        with raises(InputError, "another build is writing", code="build-running"):
-            build(arrays, out, shards=2)
-        other.kill()
-    assert build(arrays, out, shards=2).num_examples == 8
-    descriptor = os.open(out, os.O_RDONLY)
-    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    os.close(descriptor)
 
 
 def test_the_error_for_ratios_that_nearly_sum_to_one_has_a_remedy():

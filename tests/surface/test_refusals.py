@@ -7,7 +7,6 @@ import pytest
 
 from tests.pictures import write
 from tests.surface.command import refused, run, run_json, snapshot
-from tfshards.prep import verify
 from tfshards.schemas import read_manifest
 
 IMAGES = "build images photos new"
@@ -29,7 +28,6 @@ REFUSALS = [
     ("build", 2, "usage", "KIND"),
     (f"{IMAGES} --runner=DirectRunner", 2, "usage", ["--runner=DirectRunner", "bare --"]),
     (f"{IMAGES} -- --direct_num_workers=two", 2, None, "--direct_num_workers"),
-    (f"{IMAGES} --jobs 2 -- --direct_num_workers=2", 2, None, "jobs=2"),
     ("info data -- --runner=X", 2, None, "info"),
     ("info data -q -v", 2, "usage", ["--quiet", "--verbose"]),
     (f"{IMAGES} --shards 1 --shards 2", 2, None, "shards='2'"),
@@ -60,7 +58,7 @@ REFUSALS = [
     ("show data cat/0.png --save x.npy", 1, None, "x.npy"),
     ("show numbers 0 --save x.png", 2, None, "--save"),
     ("show data cat/9.png", 1, "key-unknown", "'cat/9.png'"),
-    ("show data 99", 1, None, ["99", "8"]),
+    ("show data train:99", 1, None, ["train:99", "8"]),
     (["show", "data", "a\x1b[31m\nb"], 1, "key-unknown", r"a\x1b[31m\nb"),
     (["info", "data", "--\x1b[31m"], 2, "usage", r"--\x1b[31m"),
     ("verify data --deep --repair", 2, None, ["--repair", "--deep"]),
@@ -164,20 +162,6 @@ def test_verify_reports_damage_on_standard_output_with_status_1(own):
     assert out.startswith(f"{shard}: ")
     assert out.splitlines()[-1].startswith("data: 1 ")
     refused("verify broken", "broken/dataset.json", status=1)
-
-
-def test_a_repair_rebuilds_what_follows_and_prints_the_command_for_the_rest(own):
-    damaged = read_manifest("data").shards[1]
-    for path in damaged.files:
-        Path("data", path).write_bytes(b"?")
-    ended, document = run_json("verify data --repair")
-    assert (ended.status, document["repaired"]) == (1, [])
-    assert "build images … data --overwrite" in document["remedies"][0]
-    assert run("build images photos data --shards 2 --overwrite").status == 0
-    (Path("data") / damaged.files[1]).unlink()
-    ended, document = run_json("verify data --repair")
-    assert (ended.status, document["repaired"], document["problems"]) == (0, [damaged.files[1]], [])
-    assert verify("data", deep=True)
 
 
 def test_differences_and_findings_are_results_with_status_1(own):

@@ -554,11 +554,15 @@ class Verbs(RuleBasedStateMachine):
                 assert not report
                 assert {*paths} <= {problem.place for problem in report.problems}
         if kind in ("shard", "index", "labels", "keys"):
-            # nothing is made from what is damaged
+            # nothing is made of damaged records; those in gzip are sound if only its header or end is damaged
             for place in self.all_places:
-                with pytest.raises(TfshardsError):
+                try:
                     prep.reshard(place.path(self.name), place.path("from"), **place.options)
-                assert "dataset.json" not in place.files("from")
+                except TfshardsError:
+                    assert "dataset.json" not in place.files("from")
+                else:
+                    assert (kind, manifest["compression"]) == ("shard", "gzip")
+                    assert self.read(place.files("from")) == self.model.splits
                 if place.files("from"):
                     place.remove("from")
         way = data.draw(st.sampled_from(["repair", "build"]))
@@ -606,15 +610,20 @@ class Verbs(RuleBasedStateMachine):
             assert place.files("beside") == BESIDE
         self.is_sound = True
 
-    def check_examples(self, files: Mapping[str, bytes]) -> None:
-        """Compare what the independent reader finds with the model."""
-        manifest, model = json.loads(files["dataset.json"]), self.model
-        names = manifest["schema"]["class_names"]
+    def read(self, files: Mapping[str, bytes]) -> dict[str, dict[str, object]]:
+        """Return the examples that the independent reader finds, by split and key."""
+        names = json.loads(files["dataset.json"])["schema"]["class_names"]
         found: dict[str, dict[str, object]] = {}
         for split, examples in read_dataset(files).items():
             by_key = {each.pop("key").item().decode(): each for each in examples}
             assert len(by_key) == len(examples)
             found[split] = {key: plain(each, names) for key, each in by_key.items()}
+        return found
+
+    def check_examples(self, files: Mapping[str, bytes]) -> None:
+        """Compare what the independent reader finds with the model."""
+        manifest, model, found = json.loads(files["dataset.json"]), self.model, self.read(files)
+        names = manifest["schema"]["class_names"]
         assert found == model.splits
         assert tuple(names) == model.classes
         assert {*read_rejects(files, manifest)} == model.rejected

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tfshards.prep.imaging.normalize import normalize
 from tfshards.prep.imaging.options import ImageOptions
-from tfshards.prep.imaging.whitelist import ImageError
+from tfshards.prep.imaging.reasons import ImageError
 
 ADDRESS_SPACE = 3 << 30
 

@@ -3,7 +3,7 @@
 Each function of ``READERS`` yields batches without an end. Where a tool leaves the views to Python, they are
 drawn by Pillow, in as many worker processes as there are cores.
 
-Usage: python views.py write|read NAME PHOTOS_OR_CORES FOLDER
+training.py runs it in the environment of the tools: python views.py write|read NAME PHOTOS_OR_CORES FOLDER
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from io import BytesIO
 from pathlib import Path
 
 import numpy as np
+import readers
 
 SIZE, BATCH, SHARDS = 224, 256, 8
 # batches that fill what is read ahead, and those that are measured
@@ -75,34 +76,13 @@ def read_torch(folder: Path, cores: int) -> Iterator[object]:
     return endless(DataLoader(Photos(), BATCH, shuffle=True, **shared))
 
 
-def write_webdataset(photos: Path, folder: Path) -> None:
-    import webdataset
-
-    every = files(photos)
-    random.Random(0).shuffle(every)
-    with webdataset.ShardWriter(f"{folder}/%02d.tar", maxcount=-(-len(every) // SHARDS), verbose=0) as writer:
-        for number, (path, label) in enumerate(every):
-            writer.write({"__key__": str(number), "jpg": path.read_bytes(), "cls": str(label).encode()})
-
-
 def read_webdataset(folder: Path, cores: int) -> Iterator[object]:
     import webdataset
 
     paths = sorted(map(str, folder.iterdir()))
-    data = webdataset.WebDataset(paths, shardshuffle=SHARDS, seed=0).shuffle(1000).to_tuple("jpg", "cls")
+    data = webdataset.WebDataset(paths, shardshuffle=SHARDS, seed=0).shuffle(1000).to_tuple("bin", "cls")
     data = data.map_tuple(view, int).repeat().batched(BATCH)
     return iter(webdataset.WebLoader(data, batch_size=None, num_workers=cores))
-
-
-def write_grain(photos: Path, folder: Path) -> None:
-    from array_record.python.array_record_module import ArrayRecordWriter
-
-    options = "group_size:1,uncompressed"
-    writers = [ArrayRecordWriter(f"{folder}/{number:02}.array_record", options) for number in range(SHARDS)]
-    for number, (path, label) in enumerate(files(photos)):
-        writers[number % SHARDS].write(bytes([label]) + path.read_bytes())
-    for writer in writers:
-        writer.close()
 
 
 def read_grain(folder: Path, cores: int) -> Iterator[object]:
@@ -121,15 +101,7 @@ def read_grain(folder: Path, cores: int) -> Iterator[object]:
 
 
 def _grain_view(record: bytes) -> tuple[np.ndarray, int]:
-    return view(record[1:]), record[0]
-
-
-def write_mds(photos: Path, folder: Path) -> None:
-    import streaming
-
-    with streaming.MDSWriter(out=str(folder), columns={"image": "bytes", "label": "int"}) as writer:
-        for path, label in files(photos):
-            writer.write({"image": path.read_bytes(), "label": label})
+    return view(record[readers.ID_BYTES :]), int.from_bytes(record[: readers.ID_BYTES], "big")
 
 
 def read_mds(folder: Path, cores: int) -> Iterator[object]:
@@ -139,20 +111,10 @@ def read_mds(folder: Path, cores: int) -> Iterator[object]:
     class Photos(streaming.StreamingDataset):
         def __getitem__(self, index: int) -> tuple[np.ndarray, int]:
             found = super().__getitem__(index)
-            return view(found["image"]), found["label"]
+            return view(found["data"]), found["label"]
 
     data = Photos(local=str(folder), batch_size=BATCH, shuffle=True)
     return endless(DataLoader(data, BATCH, num_workers=cores, drop_last=True))
-
-
-def write_litdata(photos: Path, folder: Path) -> None:
-    from litdata.streaming.writer import BinaryWriter
-
-    writer = BinaryWriter(str(folder), chunk_bytes="64MB")
-    for number, (path, label) in enumerate(files(photos)):
-        writer[number] = {"image": path.read_bytes(), "label": label}
-    writer.done()
-    writer.merge()
 
 
 def read_litdata(folder: Path, cores: int) -> Iterator[object]:
@@ -161,7 +123,7 @@ def read_litdata(folder: Path, cores: int) -> Iterator[object]:
     class Photos(litdata.StreamingDataset):
         def __getitem__(self, index: object) -> tuple[np.ndarray, int]:
             found = super().__getitem__(index)
-            return view(found["image"]), found["label"]
+            return view(found["data"]), found["label"]
 
     data = Photos(str(folder), shuffle=True, drop_last=True)
     return endless(litdata.StreamingDataLoader(data, batch_size=BATCH, num_workers=cores, drop_last=True))
@@ -212,13 +174,13 @@ def read_ffcv(folder: Path, cores: int) -> Iterator[object]:
     return endless(Loader(path, BATCH, num_workers=cores, order=OrderOption.RANDOM, pipelines=pipelines))
 
 
-# name -> folder, writer, reader
+# name -> folder, writer of this file or of readers.py, reader
 TOOLS = {
     "torch DataLoader, files": ("torch", None, read_torch),
-    "WebDataset": ("webdataset", write_webdataset, read_webdataset),
-    "Grain, ArrayRecord": ("grain", write_grain, read_grain),
-    "MDS": ("mds", write_mds, read_mds),
-    "litData": ("litdata", write_litdata, read_litdata),
+    "WebDataset": ("webdataset", readers.write_webdataset, read_webdataset),
+    "Grain, ArrayRecord": ("grain", readers.write_grain, read_grain),
+    "MDS": ("mds", readers.write_mds, read_mds),
+    "litData": ("litdata", readers.write_litdata, read_litdata),
     "FFCV, JPEG": ("ffcv-jpeg", write_ffcv_jpeg, read_ffcv),
     "FFCV, pixels for training": ("ffcv-pixels", write_ffcv_pixels, read_ffcv),
 }
@@ -256,8 +218,13 @@ if __name__ == "__main__":
     _, write, read = TOOLS[name]
     if task == "write":
         Path(folder).mkdir()
-        if write:
+        if write in (write_ffcv_jpeg, write_ffcv_pixels):
             write(Path(argument), Path(folder))
+        elif write:
+            every = files(Path(argument))
+            random.Random(0).shuffle(every)
+            write(((path.read_bytes(), label) for path, label in every), len(every), Path(folder), SHARDS)
+        print("[]")
     else:
         print(json.dumps(rates(read(Path(folder), int(argument)))))
     # workers without an end

@@ -1,1 +1,0 @@
-"""Readers of other tools, each run in an environment of its own by benchmarks/resume_peers.py."""
