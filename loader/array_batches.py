@@ -24,6 +24,7 @@ from tfshards.loader.options.load_options import (
     OnDamage,
     Remainder,
     SampleWeights,
+    whole_cache_of,
 )
 from tfshards.loader.options.position import Counter, Facts, Position
 from tfshards.loader.options.selection import Classes, Mix, Part, Shuffle
@@ -71,7 +72,7 @@ def batches(
     of ``load`` bit for bit, resized ones differ by at most 1 of 255. Only the outer columns of a cropped JPEG
     differ more, since TensorFlow decodes a crop without its neighbors.
 
-    All parameters are those of ``load``.
+    All parameters are those of ``load``; ``cache`` may have no limit.
 
     Returns:
         An iterable of batches, each a dict by feature name in the schema's order, or the tuple ``select``,
@@ -80,7 +81,8 @@ def batches(
         results are stacked.
 
     Raises:
-        OptionsError: an option is not allowed, or contradicts the others or the dataset.
+        OptionsError: an option is not allowed, or contradicts the others or the dataset; or one that only
+            ``load`` has: a limit of ``cache``.
         InputError: there is no dataset in ``path``, or no such split in it; its shards are compressed,
             and there is no ``cache``.
         FormatError: the manifest or an index breaks the format, or a shard differs from the manifest.
@@ -102,6 +104,7 @@ class Batches:
 
     def __init__(self, options: LoadOptions) -> None:
         """Check the files of the split, and prepare to read."""
+        whole_cache_of(options.cache)
         self.options: LoadOptions = options
         source = open_source(options)
         self._content = content = make_content(options, source)

@@ -95,9 +95,10 @@ def load(
         cache: "disk:PATH", a folder on a local disk (or in ``/dev/shm``) to which the split's shards are
             copied before the first step, each checked by its digest; its parent must exist. Later runs and
             other processes find the copies. Stored bytes are copied: order, decoding and augmentation do not
-            change. Compressed shards are unpacked, and are read only from there. "disk:PATH, 200GiB" copies
-            as many shards as have that many bytes. What is not copied is read where it is: local files as
-            they are, and what the order needs next of a bucket into memory.
+            change. Compressed shards are unpacked, and are read only from there. "disk:PATH, 200GiB" keeps
+            the records of the split that are read first, until they have that many bytes: never more traffic
+            than without a cache. None reads local files as they are, and what the order needs next of a
+            bucket into memory.
         on_damage: "raise" ends the run at a damaged record, with an error that names it; "skip", which
             requires ``remainder="pad"``, makes it padding where it is met, with the values of the split's
             first sound record and weight 0, and logs it.
@@ -143,5 +144,5 @@ def make_feed(options: LoadOptions, source: OpenSplit) -> Feed:
     """Return what the graph reads, after the checks of the files."""
     content, plan = make_content(options, source), make_plan(options, source)
     frames, damage = open_frames(source, options)
-    windows = open_windows(source, frames, is_scattered=plan.is_scattered)
+    windows = open_windows(source, options.cached, frames, is_scattered=plan.is_scattered)
     return Feed(plan, content, frames, windows, damage)

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, overload
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.loader.options.load_options import cache_of
+from tfshards.loader.options.load_options import whole_cache_of
 from tfshards.loader.options.selection import absolute, select_features
 from tfshards.loader.options.validation import check_choice
 from tfshards.loader.reading.cache import copied_shards
@@ -47,8 +47,8 @@ class Records:
         split: its name; may be left out if there is only one.
         select: names of features; by default all.
         check: "crc" compares the checksums of each record that is read, "none" does not.
-        cache: "disk:PATH" or "disk:PATH, SIZE", a folder to which shards are copied at first, as by ``load``;
-            None reads them where they are.
+        cache: "disk:PATH", a folder to which the shards are copied at first, as by ``load``; None reads them
+            where they are.
 
     Raises:
         OptionsError: an argument is not allowed, or a feature needs a package that is not installed.
@@ -67,7 +67,7 @@ class Records:
         cache: str | None = None,
     ) -> None:
         path = str(absolute(path))
-        cached = cache_of(cache)
+        cached = whole_cache_of(cache)
         check_choice("check", check, ("crc", "none"))
         self._arguments = (path, split, select, check, cache)
         manifest, root = read_manifest(path), any_path(path)

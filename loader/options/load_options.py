@@ -160,14 +160,25 @@ class LoadOptions:
 
 
 class Cache(NamedTuple):
-    """A folder for copies of shards.
+    """A folder for copies of shards, or for the records that are read first.
 
     Attributes:
-        most_bytes: the bytes that they may have; None for no limit.
+        most_bytes: the bytes that those may have; None for copies of all shards.
     """
 
     folder: Path
     most_bytes: int | None
+
+
+def whole_cache_of(cache: object) -> Cache | None:
+    """Return the cache that ``cache=`` describes, which may have no limit; None without one."""
+    found = cache_of(cache)
+    if found is not None and found.most_bytes is not None:
+        raise OptionsError(
+            f"cache={cache!r} has a limit, which only load() keeps to; cache='disk:{found.folder}' copies "
+            "all shards of the split"
+        )
+    return found
 
 
 def cache_of(cache: object) -> Cache | None:

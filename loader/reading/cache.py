@@ -1,7 +1,7 @@
 """``cache=``: the shards of a split on a local disk, read instead of the dataset's files.
 
     disk:PATH            verified and unpacked copies of all shards, made before the first step
-    disk:PATH, 200GiB    copies of as many shards as have that many bytes; the others are read where they are
+    disk:PATH, 200GiB    the records that are read first, until they have that many bytes
 
 The stored records are copied, so that order and augmentation do not change.
 """
@@ -11,22 +11,26 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import math
 import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 from tfshards.loader.options.load_options import Cache
-from tfshards.loader.reading.frames import REMEDY
+from tfshards.loader.reading.frames import REMEDY, Frames, Place
 from tfshards.loader.reading.source import OpenSplit, compressed
-from tfshards.schemas import FormatError, InputError, OptionsError, Problem, Shard
+from tfshards.schemas import FormatError, InputError, Problem, Shard
+from tfshards.schemas.columns import Octets
 from tfshards.schemas.compression import CODEC_ERRORS, unpacked
 from tfshards.schemas.errors import size
+from tfshards.schemas.index import IntArray as Ints
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.locking import lock
 from tfshards.schemas.storage.untrusted import Limit, open_regular, read_whole
@@ -36,6 +40,8 @@ from tfshards.schemas.storage.verbs import write
 FOLDER = "tfshards-cache"
 # The copies that were verified, with what shows that they were not changed.
 _VERIFIED = "verified.json"
+# One byte for each record of the split, 1 if it is in the cache.
+_KEPT = "kept"
 
 # Copying waits for remote storage rather than for processors.
 _NUM_THREADS = 8
@@ -50,38 +56,28 @@ def copied_shards(source: OpenSplit, cache: Cache | None, *, strict: bool) -> li
 
     Args:
         source: the split.
-        cache: where copies are; None reads all shards where they are.
+        cache: where copies are; without one, or with a limit, all shards are read where they are.
         strict: whether a shard that differs from the manifest is an error, rather than read where it is.
 
     Raises:
         FormatError: a shard differs from the manifest.
         InputError: the folder cannot be used, the disk is full, or shards are compressed and not copied.
     """
-    shards = source.split.shards
-    if source.manifest.compression != "none" and (cache is None or cache.most_bytes is not None):
-        raise compressed(source.root)
-    if cache is None:
-        return [source.root / shard.path for shard in shards]
-    left, fitting = math.inf if cache.most_bytes is None else cache.most_bytes, set[str]()
-    for shard in shards:
-        if shard.record_bytes <= left:
-            left -= shard.record_bytes
-            fitting.add(shard.path)
-    if shards and not fitting:
-        least = size(min(shard.record_bytes for shard in shards))
-        raise OptionsError(
-            f"cache= has less than the {least} of the smallest shard of {source.label}; give it more, or "
-            "leave it out"
-        )
+    if cache is None or cache.most_bytes is not None:
+        if source.manifest.compression != "none":
+            raise compressed(source.root)
+        return [source.root / shard.path for shard in source.split.shards]
     folder = split_folder(cache.folder, source)
     try:
         # One at a time: a second load of the same split waits for the copies and then uses them.
         with _lock, _locked(folder):
-            return _fill(folder, source, fitting, strict=strict)
+            return _fill(folder, source, strict=strict)
     except OSError as error:
-        raise InputError(
-            f"cache= cannot use {folder}: {error.strerror or error}; choose another folder"
-        ) from error
+        raise _unusable(folder, error) from error
+
+
+def _unusable(where: object, error: OSError) -> InputError:
+    return InputError(f"cache= cannot use {where}: {error.strerror or error}; choose another folder")
 
 
 def split_folder(folder: Path, source: OpenSplit) -> Path:
@@ -96,9 +92,8 @@ class _OtherBytesError(Exception):
     """A file differs from the manifest, or another thread has failed."""
 
 
-def _fill(folder: Path, source: OpenSplit, fitting: Container[str], *, strict: bool) -> list[AnyPath]:
-    root, name = source.root, source.name
-    shards = [shard for shard in source.split.shards if shard.path in fitting]
+def _fill(folder: Path, source: OpenSplit, *, strict: bool) -> list[AnyPath]:
+    root, name, shards = source.root, source.name, source.split.shards
     compression = source.manifest.compression
     verified = _read_verified(folder)
     identities = {shard.path: _identity(copy_of(shard, folder)) for shard in shards}
@@ -111,7 +106,7 @@ def _fill(folder: Path, source: OpenSplit, fitting: Container[str], *, strict: b
     if num_bytes > free:
         raise InputError(
             f"{folder}: caching {len(missing)} shards of split {name!r} needs {size(num_bytes)}, but only "
-            f"{size(free)} is free; use another disk, or cache='disk:PATH, SIZE' for some of them",
+            f"{size(free)} is free; use another disk, or leave cache= out",
             code="disk-full",
         )
     done, logged, guard, stopped = 0, time.monotonic(), threading.Lock(), threading.Event()
@@ -149,10 +144,7 @@ def _fill(folder: Path, source: OpenSplit, fitting: Container[str], *, strict: b
     if wrong and (strict or compression != "none"):
         problems = [Problem(path, fault) for path, fault in wrong.items()]
         raise FormatError(f"{root}: the shards of split {name!r} ({REMEDY})", problems)
-    copied = identities.keys() - wrong
-    return [
-        copy_of(shard, folder) if shard.path in copied else root / shard.path for shard in source.split.shards
-    ]
+    return [root / shard.path if shard.path in wrong else copy_of(shard, folder) for shard in shards]
 
 
 def copy_of(shard: Shard, folder: Path) -> Path:
@@ -220,3 +212,63 @@ def _locked(folder: Path) -> Iterator[None]:
         for unfinished in folder.rglob(".*.tmp"):
             unfinished.unlink()
         yield
+
+
+class FirstRecords:
+    """The records that were read first, in sparse files as large as their shards, up to a limit.
+
+    None is replaced: as each epoch reads all records once, any of them is as good as another. What a file
+    holds is checked like any record when it is read, so that a crash, or another process, can do no harm.
+    """
+
+    def __init__(self, source: OpenSplit, cache: Cache, frames: Frames) -> None:
+        """Open the cache of a split; InputError if the folder cannot be used."""
+        folder = split_folder(cache.folder, source) / "first"
+        paths = [copy_of(shard, folder) for shard in frames.shards]
+        try:
+            for parent in {path.parent for path in paths}:
+                parent.mkdir(parents=True, exist_ok=True)
+            for path, shard in zip(paths, frames.shards, strict=True):
+                with path.open("ab") as file:
+                    file.truncate(shard.record_bytes)
+            with (folder / _KEPT).open("ab") as file:
+                # no holes, for which there may be no space when they are filled
+                file.write(bytes(len(frames) - file.tell()))
+            self._is_kept = np.memmap(folder / _KEPT, np.uint8, "r+", shape=(len(frames),))
+        except OSError as error:
+            raise _unusable(error.filename or folder, error) from error
+        self.frames: Frames = frames.read_from(paths)
+        self._lengths = frames.places(np.arange(len(frames))).lengths
+        self._most_bytes, self._lock = cache.most_bytes or 0, threading.Lock()
+
+    def has(self, numbers: Ints) -> npt.NDArray[np.bool_]:
+        """Return which records are in the cache, with headers that state their lengths: a bool vector."""
+        found: npt.NDArray[np.bool_] = self._is_kept[numbers] > 0
+        firsts, counts, _, _ = self.frames.intervals(numbers[np.newaxis, found], found[found])
+        found[np.isin(numbers, self.frames.lies(firsts, counts))] = False
+        return found
+
+    def keep(self, numbers: Ints, place: Place, data: Octets, starts: Ints) -> None:
+        """Store records that were read, as long as there is space."""
+        with self._lock:
+            left = self._most_bytes - int(self._lengths[self._is_kept > 0].sum())
+            order = np.lexsort((place.offsets, place.shards))
+            order = order[np.cumsum(place.lengths[order]) <= left]
+            if not len(order):
+                return
+            shards, offsets, lengths, begins = (each[order] for each in (*place, starts))
+            # neighbors are written together
+            is_first = np.ones(len(order), np.bool_)
+            is_first[1:] = (shards[1:] != shards[:-1]) | (offsets[1:] != offsets[:-1] + lengths[:-1])
+            try:
+                for rows in np.split(np.arange(len(order)), np.flatnonzero(is_first)[1:]):
+                    first, last = rows[0], rows[-1]
+                    part = data[begins[first] : begins[last] + lengths[last]]
+                    with open(self.frames.paths[shards[first]], "r+b", buffering=0) as file:
+                        os.pwrite(file.fileno(), part.data, int(offsets[first]))
+                    self._is_kept[numbers[order[rows]]] = 1
+            except OSError as error:
+                self._most_bytes = 0
+                _LOG.warning(
+                    "%s: nothing more is cached: %s", self.frames.paths[0].parent, error.strerror or error
+                )

@@ -14,6 +14,7 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -116,6 +117,14 @@ class Frames:
         for shard, index in enumerate(indexes):
             if index is not None:
                 self._keep(shard, index)
+
+    def read_from(self, paths: Sequence[Path]) -> Frames:
+        """Return the same frames, read from other files of this machine."""
+        other = copy(self)
+        other.paths, other.is_local, other.is_remote = paths, True, np.zeros(len(paths), np.bool_)
+        other._files, other._lock = OrderedDict(), threading.Lock()
+        other._is_true = np.zeros(len(self), np.bool_)
+        return other
 
     def __len__(self) -> int:
         return len(self._offsets) - len(self.shards)

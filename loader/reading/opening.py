@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from tfshards.loader.options.load_options import LoadOptions
-from tfshards.loader.reading.cache import copied_shards
+from tfshards.loader.options.load_options import Cache, LoadOptions
+from tfshards.loader.reading.cache import FirstRecords, copied_shards
 from tfshards.loader.reading.damage import Damage
 from tfshards.loader.reading.frames import REMEDY, Frames
 from tfshards.loader.reading.source import OpenSplit
@@ -53,22 +53,25 @@ def open_frames(source: OpenSplit, options: LoadOptions) -> tuple[Frames, Damage
     return frames, Damage(frames, is_skipped=is_skipped)
 
 
-def open_windows(source: OpenSplit, frames: Frames, *, is_scattered: bool) -> Windows | None:
-    """Return what fetches the records of a bucket; None if files are read.
+def open_windows(
+    source: OpenSplit, cache: Cache | None, frames: Frames, *, is_scattered: bool
+) -> Windows | None:
+    """Return what fetches the records of a bucket, or of a cache with a limit; None if files are read.
 
     ``is_scattered`` is whether records are read that are no neighbors.
     """
-    if frames.is_local:
+    is_limited = cache is not None and cache.most_bytes is not None
+    if frames.is_local and not is_limited:
         return None
     if is_scattered:
         num_bytes = sum(shard.record_bytes for shard in frames.shards)
         raise OptionsError(
-            "Shuffle(how='full') and classes= read examples one by one, for which all shards of "
+            "Shuffle(how='full') and classes= read examples one by one, for which the shards of "
             f'{source.label} must be on a local disk: cache="disk:FOLDER" copies them, {size(num_bytes)}, '
             "before the first step",
             code="cache-needed",
         )
-    return Windows(frames)
+    return Windows(frames, FirstRecords(source, cache, frames) if cache and is_limited else None)
 
 
 def _check_own(frames: Frames, faults: Sequence[str]) -> None:

@@ -11,6 +11,7 @@ from typing import IO
 
 import numpy as np
 
+from tfshards.loader.reading.cache import FirstRecords
 from tfshards.loader.reading.frames import Frames, Place
 from tfshards.schemas import FormatError
 from tfshards.schemas.columns import Octets
@@ -26,14 +27,16 @@ UNREADABLE = -3
 class Windows:
     """Fetches the records of chunks, and keeps the last two chunks of each reader."""
 
-    def __init__(self, frames: Frames) -> None:
-        """Prepare to fetch what is in a bucket."""
-        self._frames = frames
+    def __init__(self, frames: Frames, cache: FirstRecords | None) -> None:
+        """Prepare to fetch what is in a bucket; with a cache, all that it lacks."""
+        self._frames, self._cache = frames, cache
+        # the files of what is not fetched
+        self.near: Frames = frames if cache is None else cache.frames
         self._open: dict[int, deque[_MemoryFile]] = defaultdict(lambda: deque(maxlen=2))
         self._lock = threading.Lock()
 
     def fetch(self, reader: int, numbers: Ints) -> tuple[str, Ints]:
-        """Return a file with the records of a chunk that are in a bucket, and where in it each begins.
+        """Return a file with the records of a chunk that are not in ``near``, and where in it each begins.
 
         Args:
             reader: who reads it.
@@ -45,10 +48,14 @@ class Windows:
         flat = numbers.reshape(-1)
         rows = np.flatnonzero(flat >= 0)
         place = self._frames.places(flat[rows])
-        is_remote = self._frames.is_remote[place.shards]
-        rows = rows[is_remote]
-        window, starts = self._fetched(Place(*(each[is_remote] for each in place)))
-        flat[rows[starts < 0]] = UNREADABLE
+        is_far = self._frames.is_remote[place.shards] if self._cache is None else ~self._cache.has(flat[rows])
+        rows, place = rows[is_far], Place(*(each[is_far] for each in place))
+        window, starts = self._fetched(place)
+        is_read = starts >= 0
+        if self._cache is not None:
+            kept = Place(*(each[is_read] for each in place))
+            self._cache.keep(flat[rows[is_read]], kept, window.data, starts[is_read])
+        flat[rows[~is_read]] = UNREADABLE
         with self._lock:
             self._open[reader].append(window)
         where = np.full(len(flat), -1, np.int64)

@@ -73,7 +73,9 @@ class Feed:
         self._damage = damage
         self.content: Content = content
         self._order, self._windows = plan.order, windows
-        self._paths = np.array([*map(str, frames.paths), os.devnull], object)
+        # the files that TensorFlow reads, besides what is fetched
+        self._near = frames if windows is None else windows.near
+        self._paths = np.array([*map(str, self._near.paths), os.devnull], object)
         # the epoch of the next iteration, if each is another one; whether the last one may have been a look
         self._epoch, self._was_unsure, self._lock = 0, False, threading.Lock()
         order = plan.order
@@ -155,7 +157,7 @@ class Feed:
             files = np.append(files, np.array([window], object))
         firsts, counts, lanes, heads = self.frames.intervals(numbers, where >= 0)
         is_here = (firsts >= 0) & (where[heads] < 0)
-        lies = self.frames.lies(firsts[is_here], counts[is_here])
+        lies = self._near.lies(firsts[is_here], counts[is_here])
         if len(lies):
             numbers[np.isin(numbers, lies)] = UNREADABLE
             firsts, counts, lanes, heads = self.frames.intervals(numbers, where >= 0)

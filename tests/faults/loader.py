@@ -6,7 +6,7 @@ SIXTEEN = f"{IMAGES}::test_values_of_16_bits_are_exact_and_those_of_8_bits_are_s
 NAMED = f"{IMAGES}::test_images_are_resized_and_cut_as_their_names_say"
 FETCHING, CACHE = "tests/loader/test_remote.py", "tests/loader/test_cache.py"
 FETCHED = f"{FETCHING}::test_batches_are_those_of_a_local_copy_and_no_byte_is_fetched_twice"
-BOUND = f"{FETCHING}::test_a_cache_copies_the_shards_that_fit_and_the_others_are_fetched"
+BOUND = f"{FETCHING}::test_a_cache_keeps_what_came_first_and_never_fetches_more"
 FLIPPED = f"{DAMAGE}::test_a_flipped_bit_is_an_error_that_names_shard_record_and_offset"
 SKIPPED = f"{DAMAGE}::test_all_other_examples_keep_their_positions"
 FRAMES, COPIES = "loader/reading/frames.py", "loader/reading/cache.py"
@@ -140,11 +140,25 @@ FAULTS = [
         f"{CACHE}::test_a_later_run_finds_the_copies_and_replaces_damaged_ones",
     ),
     (
-        "a cache copies more shards than fit",
+        "each chunk of a cache takes all of its bytes",
         COPIES,
-        "            left -= shard.record_bytes\n",
-        "            left -= 0\n",
+        "np.cumsum(place.lengths[order]) <= left",
+        "np.cumsum(place.lengths[order]) <= self._most_bytes",
         BOUND,
+    ),
+    (
+        "a record counts as kept that was not written",
+        COPIES,
+        "os.pwrite(file.fileno(), part.data, int(offsets[first]))",
+        "os.pwrite(file.fileno(), part.data[:0], int(offsets[first]))",
+        BOUND,
+    ),
+    (
+        "the header of a cached record is believed",
+        COPIES,
+        "found[np.isin(numbers, self.frames.lies(firsts, counts))] = False",
+        "self.frames.lies(firsts, counts)",
+        f"{FETCHING}::test_what_is_damaged_in_the_cache_is_fetched_again",
     ),
     (
         "a record of a window is the one after it",
@@ -156,7 +170,7 @@ FAULTS = [
     (
         "a record of a bucket that cannot be read is left to TensorFlow",
         "loader/reading/windows.py",
-        "flat[rows[starts < 0]] = UNREADABLE",
+        "flat[rows[~is_read]] = UNREADABLE",
         "flat[rows[:0]] = UNREADABLE",
         "tests/loader/test_remote.py::test_a_damaged_record_is_named_as_in_a_local_file_or_skipped",
     ),

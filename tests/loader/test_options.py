@@ -68,6 +68,11 @@ def test_an_invalid_value_raises_in_its_constructor(name):
 
 MISTAKES = [
     (loader.load, {"batch_size": 8, "shuffle": True}, r"shuffle=True must be loader\.Shuffle\(seed=0\)"),
+    (
+        loader.batches,
+        {"batch_size": 8, "cache": "disk:/near, 1GiB"},
+        r"cache='disk:/near, 1GiB' has a limit, which only load\(\) keeps to; cache='disk:/near' copies all",
+    ),
     (loader.batches, {"batch_size": 8, "image": (9, 9)}, r"image=.* must be loader\.Image\(size="),
 ]
 

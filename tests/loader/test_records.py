@@ -234,5 +234,7 @@ def test_a_bucket_is_read_from_copies_once_there_are_some(varied, running_server
     with pytest.raises(FormatError, match=f"{one.name}: cannot be read"):
         pickle.loads(pickled)
     assert again[3]["key"] == expected[3]["key"]
+    with raises(OptionsError, "which only load() keeps to"):
+        Records(bucket.url, cache=f"disk:{near}, 1GiB")
     with raises(OptionsError, 'must be "disk:PATH"'):
         Records(bucket.url, cache=str(near))
