@@ -8,10 +8,11 @@ import sys
 
 import tensorflow as tf
 
+from tfshards import loader
 from tfshards.schemas import read_manifest
 
 PATH, JOBS = sys.argv[1], {"worker": 2, "ps": 1}
-features = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
+features = loader.feature_description(PATH, ("image", "label"))
 shards = [f"{PATH}/{shard.path}" for shard in read_manifest(PATH).splits["train"].shards]
 probes = {job: [socket.create_server(("127.0.0.1", 0)) for _ in range(count)] for job, count in JOBS.items()}
 hosts = {job: [f"127.0.0.1:{probe.getsockname()[1]}" for probe in each] for job, each in probes.items()}

@@ -53,7 +53,8 @@ def distribute(
     input: write the loop with ``strategy.run``, or use tf_keras with ``epochs=None`` (it reads a finite
     distributed dataset once, and trains on nothing in later epochs).
 
-    ``ParameterServerStrategy`` has no common steps: examples/parameter_server.py reads the shards there.
+    ``ParameterServerStrategy`` has no common steps: examples/parameter_server.py reads the shards by
+    ``feature_description`` there.
 
     ``remainder="keep"`` is refused, since it would leave replicas without examples.
 
@@ -80,7 +81,8 @@ def distribute(
     if isinstance(strategy, tf.distribute.ParameterServerStrategy):
         raise OptionsError(
             "the workers of a ParameterServerStrategy have no steps in common, which distribute() could "
-            "divide; read the shards with tf.data.TFRecordDataset, as examples/parameter_server.py does"
+            "divide; read the shards with tf.data.TFRecordDataset and loader.feature_description(path), as "
+            "examples/parameter_server.py does"
         )
     of_load = {name: each for name, each in given.items() if name not in ("strategy", "global_batch_size")}
     whole = LoadOptions(**of_load, batch_size=global_batch_size, worker=Worker())

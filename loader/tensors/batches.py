@@ -17,6 +17,7 @@ from tfshards.loader.options.load_options import WEIGHT
 from tfshards.loader.options.worker import num_cpus
 from tfshards.loader.reading.damage import PADDING
 from tfshards.loader.tensors.decode import GRAPH, decode_image
+from tfshards.loader.tensors.description import description_of
 from tfshards.loader.tensors.feed import Feed
 from tfshards.loader.tensors.records import completed, read_groups
 from tfshards.loader.tensors.stages import (
@@ -86,19 +87,8 @@ def parse_examples(records: tf.Tensor, features: Sequence[Feature]) -> dict[str,
         for lists of any length, ``(n, None)`` or ``(n, None, k)``; an image or a mask is its encoded bytes,
         shape ``(n,)`` string.
     """
-    values = tf.io.parse_example(records, {feature.name: _description_of(feature) for feature in features})
+    values = tf.io.parse_example(records, {feature.name: description_of(feature) for feature in features})
     return {feature.name: _decode(values[feature.name], feature) for feature in features}
-
-
-def _description_of(feature: Feature) -> tf.io.FixedLenFeature | tf.io.RaggedFeature:
-    """Return what ``tf.io.parse_example`` needs for a feature."""
-    if feature.is_encoded or feature.is_raw:
-        return tf.io.FixedLenFeature([], tf.string)
-    wire_dtype = {"bytes": tf.string, "int64": tf.int64, "float": tf.float32}[feature.wire]
-    if feature.is_ragged:
-        # A record without the feature reads as one with an empty list; only verify distinguishes them.
-        return tf.io.RaggedFeature(wire_dtype, row_splits_dtype=tf.int64)
-    return tf.io.FixedLenFeature(feature.shape, wire_dtype)
 
 
 def _decode(value: tf.Tensor, feature: Feature) -> tf.Tensor:

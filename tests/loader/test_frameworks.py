@@ -10,13 +10,14 @@ import sys
 from importlib.util import find_spec
 
 import pytest
+import tensorflow as tf
 
 from tests.engines.processes import free_port
 from tests.errors import raises
 from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.loader import Position, Shuffle, Worker
-from tfshards.schemas import OptionsError
+from tfshards.schemas import OptionsError, read_manifest
 
 from .framework_data import COUNT, OPTIONS, run_together, write_data
 
@@ -289,6 +290,27 @@ def test_a_run_of_grain_is_resumed_by_its_state_and_by_load(grain, data):
     start = Position(*divmod(state["next_index"], batches.steps_per_epoch))
     rest = loader.load(data, **options, start=start)
     assert numbers_of(rest.as_numpy_iterator()) == whole[9:]
+
+
+# TensorFlow alone
+
+
+def test_records_are_parsed_by_the_description_of_their_features(data):
+    manifest = read_manifest(data)
+    paths = [f"{data}/{shard.path}" for shard in manifest.shards]
+    description = loader.feature_description(data)
+    assert [*description] == [*manifest.schema.names]
+    records = tf.data.TFRecordDataset(paths).batch(COUNT).get_single_element()
+    found = tf.io.parse_example(records, description)
+    expected = loader.load(data, batch_size=COUNT).get_single_element()
+    for name in ("number", "label", "key", "ids"):
+        assert found[name].dtype == {"key": tf.string}.get(name, tf.int64)
+        same = tf.cast(found[name], expected[name].dtype) == expected[name]
+        assert tf.reduce_all(getattr(same, "flat_values", same))
+    for name in ("pixels", "half"):
+        values = tf.io.decode_raw(found[name], expected[name].dtype)
+        assert tf.reduce_all(tf.reshape(values, expected[name].shape) == expected[name])
+    assert [*loader.feature_description(data, select=("label", "key"))] == ["label", "key"]
 
 
 def test_pytorch_is_imported_when_it_is_used_and_named_where_it_is_missing():
