@@ -28,6 +28,7 @@ from tfshards.loader.options.load_options import (
 )
 from tfshards.loader.options.position import Counter, Facts, Position
 from tfshards.loader.options.selection import Classes, Mix, Part, Shuffle
+from tfshards.loader.options.validation import suggests
 from tfshards.loader.options.worker import Worker, log_part, num_cpus, other_workers, reads_all
 from tfshards.loader.order.plan import make_plan, no_steps
 from tfshards.loader.reading.damage import PADDING
@@ -45,6 +46,7 @@ _READ_BYTES = 16 << 20
 _FEWEST_ROWS = 4
 
 
+@suggests
 def batches(
     path: str | os.PathLike[str] | Mix,
     split: str | None = None,
@@ -90,7 +92,7 @@ def batches(
     options = LoadOptions(**locals())
     surroundings = other_workers()
     if surroundings and options.worker is None and options.this_worker.count == 1:
-        warnings.warn(reads_all(surroundings, "batches"), stacklevel=2)
+        warnings.warn(reads_all(surroundings, "batches"), stacklevel=3)
     return Batches(options)
 
 
@@ -115,7 +117,7 @@ class Batches:
             *([] if self.steps_per_epoch else [no_steps(self._plan)]),
         ]
         for note in notes:
-            warnings.warn(note, stacklevel=3)
+            warnings.warn(note, stacklevel=4)
         self._source = source
         self._parser = Parser(content.parsed)
         if content.images:

@@ -13,7 +13,7 @@ from tfshards.loader.options.image import Image
 from tfshards.loader.options.load_options import LoadOptions, OnDamage, Remainder, SampleWeights
 from tfshards.loader.options.position import Counter, Position
 from tfshards.loader.options.selection import Classes, Mix, Part, Shuffle
-from tfshards.loader.options.validation import check_least, invalid
+from tfshards.loader.options.validation import check_least, invalid, suggests
 from tfshards.loader.options.worker import Worker
 from tfshards.loader.order.plan import make_plan
 from tfshards.loader.pipeline import load_dataset
@@ -23,6 +23,7 @@ from tfshards.loader.training.strategies import has_several_hosts
 from tfshards.schemas import OptionsError
 
 
+@suggests
 def distribute(
     strategy: tf.distribute.Strategy,
     path: str | os.PathLike[str] | Mix,

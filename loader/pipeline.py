@@ -14,6 +14,7 @@ from tfshards.loader.options.image import Image
 from tfshards.loader.options.load_options import LoadOptions, OnDamage, Remainder, SampleWeights
 from tfshards.loader.options.position import Counter, Position
 from tfshards.loader.options.selection import Classes, Mix, Part, Shuffle
+from tfshards.loader.options.validation import suggests
 from tfshards.loader.options.worker import Worker, log_part
 from tfshards.loader.order.plan import make_plan, no_steps
 from tfshards.loader.reading.opening import open_frames, open_windows
@@ -24,6 +25,7 @@ from tfshards.loader.tensors.stages import finished, keep_alive
 from tfshards.loader.training.strategies import warn_of_strategy
 
 
+@suggests
 def load(
     path: str | os.PathLike[str] | Mix,
     split: str | None = None,
@@ -129,9 +131,9 @@ def load_dataset(options: LoadOptions) -> tf.data.Dataset:
     content, plan = feed.content, feed.plan
     # The warnings point to the line that called load().
     for note in [*notes_of(content, source), *without_class(options, source, content.features)]:
-        warnings.warn(note, stacklevel=3)
+        warnings.warn(note, stacklevel=4)
     if plan.order.num_steps == 0:
-        warnings.warn(no_steps(plan), stacklevel=3)
+        warnings.warn(no_steps(plan), stacklevel=4)
     dataset = keep_alive(finished(make_batches(feed), plan.num_steps), feed)
     log_part(source.label, options.this_worker, plan.order.num_steps)
     # Last, so that a load that fails leaves the Progress unchanged.

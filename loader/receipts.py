@@ -13,7 +13,7 @@ import numpy.typing as npt
 from tfshards.loader.options.load_options import LoadOptions, Remainder
 from tfshards.loader.options.position import Position
 from tfshards.loader.options.selection import Classes, Mix, Part, Shuffle
-from tfshards.loader.options.validation import check_least, invalid, is_integer
+from tfshards.loader.options.validation import check_least, invalid, is_integer, suggests
 from tfshards.loader.options.worker import Worker
 from tfshards.loader.order.epoch import Order
 from tfshards.loader.order.plan import make_plan
@@ -60,6 +60,7 @@ class Occurrence(NamedTuple):
         return {**self._asdict(), "key": None if self.key is None else os.fsdecode(self.key)}
 
 
+@suggests
 def which(
     dataset: str | os.PathLike[str] | Mix,
     position: str | os.PathLike[str] | Position,
@@ -110,6 +111,7 @@ def which(
     return [each._replace(key=key) for each, key in zip(found, read, strict=True)]
 
 
+@suggests
 def when(
     dataset: str | os.PathLike[str] | Mix,
     position: str | os.PathLike[str] | Position,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from tfshards.loader.options.image import Crop, Image
 from tfshards.loader.options.load_options import LoadOptions
 from tfshards.loader.options.selection import Shuffle
-from tfshards.loader.options.validation import invalid
+from tfshards.loader.options.validation import invalid, suggests
 from tfshards.loader.reading.source import open_source
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.json_reader import Json
@@ -107,6 +107,7 @@ class Speeds:
         return {name: rate for name in names if (rate := getattr(self, name)) is not None}
 
 
+@suggests
 def bench(
     dataset: str | os.PathLike[str],
     split: str | None = None,

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeGuard
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import ParamSpec, TypeGuard, TypeVar
 
 import numpy as np
 
 from tfshards.schemas import OptionsError
+
+P = ParamSpec("P")
+Result = TypeVar("Result")
+
+_SIZES = {"batch_size": "the examples of one worker", "global_batch_size": "those of all workers together"}
 
 
 def invalid(name: str, found: object, allowed: str) -> OptionsError:
@@ -49,3 +57,21 @@ def check_seed(name: str, seed: int) -> None:
     """Raise unless ``seed`` fits an int64."""
     if not is_integer(seed) or not -(2**63) <= seed < 2**63:
         raise invalid(name, seed, "an integer of 64 bits, from -2**63 to 2**63 - 1")
+
+
+def suggests(function: Callable[P, Result]) -> Callable[P, Result]:
+    """Return ``function`` with an error for unknown parameters that names the one that was meant."""
+    names = [*inspect.signature(function).parameters]
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> Result:
+        for name in kwargs:
+            if name not in names:
+                (meant,) = difflib.get_close_matches(name, names, 1) or [""]
+                remedy = f"was {meant}= meant?" if meant else f"its parameters are {', '.join(names)}"
+                if name in _SIZES and meant in _SIZES:
+                    remedy = f"it takes {meant}=, {_SIZES[meant]}"
+                raise OptionsError(f"{function.__name__}() has no parameter {name}=; {remedy}")
+        return function(*args, **kwargs)
+
+    return call

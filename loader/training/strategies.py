@@ -26,7 +26,7 @@ def warn_of_strategy(options: LoadOptions) -> None:
     """
     text = _of_hosts() or _of_replicas(options)
     if text:
-        warnings.warn(text, stacklevel=3)
+        warnings.warn(text, stacklevel=4)
 
 
 def _of_hosts() -> str:
