@@ -220,8 +220,8 @@ class Batches:
     @property
     def end(self) -> int | None:
         """The index at which the run ends, counted from the start of epoch 0; None if it does not."""
-        epochs = self.options.epochs
-        return None if epochs is None else epochs * self.steps_per_epoch
+        epochs, steps = self.options.epochs, self.steps_per_epoch
+        return None if epochs is None and steps else (epochs or 0) * steps
 
     def _run(self, first: int) -> Iterator[Batch]:
         """Yield the batches of an iteration from an index, each read ahead in threads."""

@@ -157,7 +157,7 @@ def when(
     is_asked[[*asked]] = True
     together = max(1, _TOGETHER // run.order.batch_size)
     found: list[Occurrence] = []
-    for epoch in chosen:
+    for epoch in chosen if run.order.num_steps else ():
         for step in range(0, run.order.num_steps, together):
             numbers = run.order.numbers(epoch, step, min(step + together, run.order.num_steps))
             found += run.occurrences(epoch, step, numbers, is_asked[numbers])
@@ -173,7 +173,8 @@ def _span(name: str, given: str | int | range, end: int = 2**62) -> range:
             span = range(int(start), int(stop)) if colon else int(start)
     if is_integer(span):
         span = range(span, span + 1)
-    if not isinstance(span, range) or not span or min(span) < 0 or max(span) >= end:
+    # the ends, as a range may be long
+    if not isinstance(span, range) or not span or min(span[0], span[-1]) < 0 or max(span[0], span[-1]) >= end:
         below = f" and below {end}" if end < 2**62 else ""
         raise invalid(name, given, f"a number, such as 12, or a range, such as 10:20, from 0{below}")
     return span

@@ -107,6 +107,9 @@ class Feed:
         first, step = plan.begin.epoch + self._epoch, plan.begin.step
         end = np.iinfo(np.int64).max if plan.epochs is None else (plan.epochs + self._epoch) * self._chunks
         begin = first * self._chunks + int(np.searchsorted(self._bounds, step, side="right")) - 1
+        if not self._order.num_steps:
+            # otherwise the first batch would be looked for in all epochs
+            end = begin
         return np.int64(begin), np.int64(max(begin, end))
 
     @property
