@@ -152,6 +152,8 @@ def test_what_is_damaged_in_the_cache_is_fetched_again(local, remote, tmp_path, 
     fetched.clear()
     assert batches(remote, cache=cache) == batches(local)
     assert sum(fetched) > 0
+    for path in (tmp_path / "near").rglob("*.tfrecord-*"):
+        assert not path.read_bytes().startswith(header_of(1 << 40)), "it is kept again"
 
 
 def test_iterators_at_the_same_time_and_abandoned_ones_agree(local, remote):
