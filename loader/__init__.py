@@ -14,64 +14,49 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tfshards.loader import torch as torch
-    from tfshards.loader.array_batches import Batches, batches
-    from tfshards.loader.devices import distribute, steps_per_epoch
-    from tfshards.loader.examples.weights import class_weights
-    from tfshards.loader.options.boxes import Boxes, Keypoints
-    from tfshards.loader.options.image import Image
-    from tfshards.loader.options.selection import Mix, Part, Position, Shuffle
-    from tfshards.loader.options.worker import Worker
-    from tfshards.loader.pipeline import load
-    from tfshards.loader.random_access import Records
-    from tfshards.loader.receipts import Occurrence, when, which
-    from tfshards.loader.speed.bench import Speeds, bench
-    from tfshards.loader.tensors.description import feature_description
-    from tfshards.loader.training.progress import Progress
-    from tfshards.loader.training.resume import Resume
+    from tfshards.loader.array_batches import Batches as Batches
+    from tfshards.loader.array_batches import batches as batches
+    from tfshards.loader.devices import distribute as distribute
+    from tfshards.loader.examples.weights import class_weights as class_weights
+    from tfshards.loader.options.boxes import Boxes as Boxes
+    from tfshards.loader.options.boxes import Keypoints as Keypoints
+    from tfshards.loader.options.image import Image as Image
+    from tfshards.loader.options.position import Position as Position
+    from tfshards.loader.options.selection import Mix as Mix
+    from tfshards.loader.options.selection import Part as Part
+    from tfshards.loader.options.selection import Shuffle as Shuffle
+    from tfshards.loader.options.worker import Worker as Worker
+    from tfshards.loader.pipeline import load as load
+    from tfshards.loader.random_access import Records as Records
+    from tfshards.loader.receipts import Occurrence as Occurrence
+    from tfshards.loader.receipts import when as when
+    from tfshards.loader.receipts import which as which
+    from tfshards.loader.speeds import Speeds as Speeds
+    from tfshards.loader.speeds import bench as bench
+    from tfshards.loader.tensors.description import feature_description as feature_description
+    from tfshards.loader.training.progress import Progress as Progress
+    from tfshards.loader.training.resume import Resume as Resume
 
 # the public names of each module
 _NAMES = {
     "array_batches": "Batches batches",
-    "devices": "distribute steps_per_epoch",
+    "devices": "distribute",
     "examples.weights": "class_weights",
     "options.boxes": "Boxes Keypoints",
     "options.image": "Image",
-    "options.selection": "Mix Part Position Shuffle",
+    "options.position": "Position",
+    "options.selection": "Mix Part Shuffle",
     "options.worker": "Worker",
     "pipeline": "load",
     "random_access": "Records",
     "receipts": "Occurrence when which",
-    "speed.bench": "Speeds bench",
+    "speeds": "Speeds bench",
     "tensors.description": "feature_description",
     "training.progress": "Progress",
     "training.resume": "Resume",
 }
 
-__all__ = [
-    "Batches",
-    "Boxes",
-    "Image",
-    "Keypoints",
-    "Mix",
-    "Occurrence",
-    "Part",
-    "Position",
-    "Progress",
-    "Records",
-    "Resume",
-    "Shuffle",
-    "Speeds",
-    "Worker",
-    "batches",
-    "bench",
-    "class_weights",
-    "distribute",
-    "feature_description",
-    "load",
-    "steps_per_epoch",
-    "when",
-    "which",
-]
+__all__ = [name for names in _NAMES.values() for name in names.split()]
 
 
 def __getattr__(name: str) -> object:

@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from functools import cached_property
 from hashlib import sha256
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -27,17 +26,17 @@ from tfshards.loader.options.load_options import (
     SampleWeights,
     whole_cache_of,
 )
-from tfshards.loader.options.selection import Classes, Facts, Mix, Part, Position, Shuffle, Tracker
+from tfshards.loader.options.position import Counter, Facts, Position
+from tfshards.loader.options.selection import Classes, Mix, Part, Shuffle
 from tfshards.loader.options.validation import suggests
 from tfshards.loader.options.worker import Worker, log_part, num_cpus, other_workers, reads_all
-from tfshards.loader.order.epoch import Ints
-from tfshards.loader.order.plan import facts_of, make_plan, no_steps
-from tfshards.loader.order.steps import Steps
+from tfshards.loader.order.plan import make_plan, no_steps
 from tfshards.loader.reading.damage import PADDING
 from tfshards.loader.reading.frames import read_values
 from tfshards.loader.reading.opening import open_frames
 from tfshards.loader.reading.source import open_source, without_class
 from tfshards.schemas.columns import Columns as Parser
+from tfshards.schemas.index import IntArray as Ints
 
 # Batches that are read while one is used.
 _AHEAD = 2
@@ -64,7 +63,7 @@ def batches(
     shuffle: Shuffle | None = None,
     remainder: Remainder = "drop",
     epochs: int | None = 1,
-    start: Position | Tracker | None = None,
+    start: Position | Counter | None = None,
     worker: Worker | None = None,
     cache: str | None = None,
     on_damage: OnDamage = "raise",
@@ -92,7 +91,7 @@ def batches(
     """
     options = LoadOptions(**locals())
     surroundings = other_workers()
-    if surroundings and not options.is_worker_given and options.this_worker.count == 1:
+    if surroundings and options.worker is None and options.this_worker.count == 1:
         warnings.warn(reads_all(surroundings, "batches"), stacklevel=3)
     return Batches(options)
 
@@ -108,14 +107,14 @@ class Batches:
     def __init__(self, options: LoadOptions) -> None:
         """Check the files of the split, and prepare to read."""
         whole_cache_of(options.cache)
-        self._options = options
+        self.options: LoadOptions = options
         source = open_source(options)
         self._content = content = make_content(options, source)
-        self._steps = Steps(make_plan(options, source))
+        self._plan = make_plan(options, source)
         notes = [
             *notes_of(content, source),
             *without_class(options, source, content.features),
-            *([] if self.steps_per_epoch else [no_steps(source, self._steps.plan.assignment)]),
+            *([] if self.steps_per_epoch else [no_steps(self._plan)]),
         ]
         for note in notes:
             warnings.warn(note, stacklevel=4)
@@ -138,7 +137,7 @@ class Batches:
     @property
     def steps_per_epoch(self) -> int:
         """The number of batches of an epoch, the same for each worker."""
-        return self._steps.plan.assignment.num_steps
+        return self._plan.order.num_steps
 
     @property
     def position(self) -> Position:
@@ -147,7 +146,7 @@ class Batches:
 
     def __len__(self) -> int:
         """Return the number of batches of an iteration."""
-        num_steps = self._steps.plan.num_steps
+        num_steps = self._plan.num_steps
         if num_steps is None:
             raise TypeError("batches of a run with epochs=None have no number")
         return num_steps
@@ -169,7 +168,7 @@ class Batches:
         else:
             number = operator.index(index)
             number += len(self) if number < 0 else 0
-            is_there = number >= 0 and (self._options.epochs is None or number < len(self))
+            is_there = number >= 0 and (self.options.epochs is None or number < len(self))
             epoch, step = divmod(self.first + number, max(1, steps))
         if not is_there or not steps:
             raise IndexError(f"batch {index} of {self!r}")
@@ -200,7 +199,7 @@ class Batches:
 
     def _count(self, first: int) -> None:
         """Let the iterations that follow be the next epoch, if they are to differ."""
-        if self._steps.plan.is_next_epoch_each_time and self.steps_per_epoch:
+        if self._plan.is_next_epoch_each_time and self.steps_per_epoch:
             self._epoch = max(self._epoch, first // self.steps_per_epoch + 1)
 
     @property
@@ -208,21 +207,21 @@ class Batches:
         """The steps that are read together; of decoded images one, which are larger than what is read."""
         if self._content.by_example:
             return 1
-        plan = self._steps.plan
+        plan = self._plan
         # more neighbors of each lane are read by one call
-        return max(plan.group, int(_READ_BYTES / plan.record_bytes / plan.assignment.batch_size))
+        return max(plan.group, int(_READ_BYTES / plan.record_bytes / plan.order.batch_size))
 
     @property
     def first(self) -> int:
         """The index of the first batch of the run, counted from the start of epoch 0."""
-        begin = self._steps.plan.begin
+        begin = self._plan.begin
         return begin.epoch * self.steps_per_epoch + begin.step
 
     @property
     def end(self) -> int | None:
         """The index at which the run ends, counted from the start of epoch 0; None if it does not."""
-        epochs = self._options.epochs
-        return None if epochs is None else epochs * self.steps_per_epoch
+        epochs, steps = self.options.epochs, self.steps_per_epoch
+        return None if epochs is None and steps else (epochs or 0) * steps
 
     def _run(self, first: int) -> Iterator[Batch]:
         """Yield the batches of an iteration from an index, each read ahead in threads."""
@@ -245,8 +244,8 @@ class Batches:
 
     def _groups(self, epoch: int, step: int) -> Iterator[tuple[int, range]]:
         """Yield epochs and the steps in them that are read together, of an iteration that begins there."""
-        steps, group, epochs = self.steps_per_epoch, self._together, self._options.epochs
-        end = epoch + 1 if self._steps.plan.is_next_epoch_each_time else epochs
+        steps, group, epochs = self.steps_per_epoch, self._together, self.options.epochs
+        end = epoch + 1 if self._plan.is_next_epoch_each_time else epochs
         while steps and (end is None or epoch < end):
             for start in range(step, steps, group):
                 yield epoch, range(start, min(start + group, steps))
@@ -271,7 +270,7 @@ class Batches:
 
     def _split(self, steps: range, numbers: Ints, columns: Columns) -> Iterator[Batch]:
         """Yield the batches of steps that were read together, as they are delivered."""
-        size = self._steps.plan.assignment.batch_size
+        size = self._plan.order.batch_size
         for row in range(len(steps)):
             rows = slice(row * size, (row + 1) * size)
             of_step = columns
@@ -280,7 +279,7 @@ class Batches:
             yield delivered(self._content, self._without_padding(of_step, numbers[rows]))
 
     def _numbers(self, epoch: int, steps: range) -> Ints:
-        numbers = self._steps.numbers(epoch, steps[0], steps[-1] + 1)[:: steps.step]
+        numbers = self._plan.order.numbers(epoch, steps[0], steps[-1] + 1)[:: steps.step]
         return self._damage.without(numbers)
 
     def _read(self, epoch: int, numbers: Ints) -> Columns:
@@ -292,42 +291,27 @@ class Batches:
 
     def _without_padding(self, columns: Columns, numbers: Ints) -> Columns:
         """Return the columns without padding, which only the last batches of an epoch have."""
-        if self._options.remainder != "keep" or (numbers != PADDING).all():
+        if self.options.remainder != "keep" or (numbers != PADDING).all():
             return columns
         return {name: column[numbers != PADDING] for name, column in columns.items()}
 
-    @cached_property
+    @property
     def order(self) -> Facts:
         """What the order of the run depends on."""
-        return facts_of(self._options, self._source, self._steps.plan)
-
-    @property
-    def worker(self) -> Worker:
-        """The worker that reads."""
-        return self._options.this_worker
-
-    @property
-    def is_worker_given(self) -> bool:
-        """Whether the worker was chosen, and not the usual one."""
-        return self._options.is_worker_given
-
-    @property
-    def is_one_pass(self) -> bool:
-        """Whether the run is one epoch, which may be iterated again for the next one."""
-        return self._options.is_one_pass
+        return self._plan.facts
 
     def __repr__(self) -> str:
-        worker, steps, epochs = self.worker, self.steps_per_epoch, self._options.epochs
+        worker, steps, epochs = self.options.this_worker, self.steps_per_epoch, self.options.epochs
         order = sha256(repr(sorted(self.order.items())).encode()).hexdigest()[:8]
         return (
             f"Batches({self._source.label}, part {worker.index} of {worker.count}, {steps} steps an epoch, "
-            f"epochs={epochs}, from {self._steps.plan.begin}, order {order})"
+            f"epochs={epochs}, from {self._plan.begin}, order {order})"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
         # a Progress stays in the process whose steps it counts
-        start = self._options.start if self._options.tracker is None else self._steps.plan.begin
-        options = replace(self._options, start=start)
+        start = self.options.start if self.options.tracker is None else self._plan.begin
+        options = replace(self.options, start=start)
         return type(self), (options,)
 
 

@@ -1,4 +1,4 @@
-"""``distribute``, a thin adapter of ``load`` for the strategies of ``tf.distribute``; steps of an epoch."""
+"""``distribute``, a thin adapter of ``load`` for the strategies of ``tf.distribute``."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import replace
 
 import tensorflow as tf
 
-from tfshards.loader.graph.raw_ops import distributed, without_autograph
 from tfshards.loader.options.boxes import Boxes, Keypoints
 from tfshards.loader.options.image import Image
 from tfshards.loader.options.load_options import LoadOptions, OnDamage, Remainder, SampleWeights
-from tfshards.loader.options.selection import Classes, Mix, Part, Position, Shuffle, Tracker
+from tfshards.loader.options.position import Counter, Position
+from tfshards.loader.options.selection import Classes, Mix, Part, Shuffle
 from tfshards.loader.options.validation import check_least, invalid, suggests
 from tfshards.loader.options.worker import Worker
-from tfshards.loader.order.assignment import num_steps
-from tfshards.loader.order.plan import choose_population
+from tfshards.loader.order.plan import make_plan
 from tfshards.loader.pipeline import load_dataset
 from tfshards.loader.reading.source import open_source
+from tfshards.loader.tensors.stages import without_autograph
 from tfshards.loader.training.strategies import has_several_hosts
 from tfshards.schemas import OptionsError
 
@@ -41,14 +41,14 @@ def distribute(
     shuffle: Shuffle | None = None,
     remainder: Remainder = "drop",
     epochs: int | None = 1,
-    start: Position | Tracker | None = None,
+    start: Position | Counter | None = None,
     cache: str | None = None,
     on_damage: OnDamage = "raise",
 ) -> tf.distribute.DistributedDataset:
     """Return the batches of one split, divided among the replicas of ``strategy``.
 
     Each element holds one global batch: every replica has ``global_batch_size / num_replicas_in_sync`` of its
-    examples. An epoch has ``steps_per_epoch(path, split, global_batch_size, remainder)`` elements. For
+    examples. An epoch has as many elements as ``batches`` with this ``batch_size`` on one worker. For
     ``Model.fit`` on one host give Keras the dataset of ``load`` instead, which it distributes itself;
     ``class_weight=`` requires that one. On several hosts ``fit`` and ``evaluate`` of Keras 3 refuse any
     input: write the loop with ``strategy.run``, or use tf_keras with ``epochs=None`` (it reads a finite
@@ -73,6 +73,7 @@ def distribute(
         InputError: as for ``load``.
         FormatError: as for ``load``.
     """
+    given = locals()
     check_least("global_batch_size", global_batch_size, 1)
     if not isinstance(strategy, tf.distribute.Strategy):
         raise invalid(
@@ -84,26 +85,8 @@ def distribute(
             "divide; read the shards with tf.data.TFRecordDataset and loader.feature_description(path), as "
             "examples/parameter_server.py does"
         )
-    whole = LoadOptions(
-        path,
-        split,
-        batch_size=global_batch_size,
-        select=select,
-        take=take,
-        classes=classes,
-        image=image,
-        boxes=boxes,
-        keypoints=keypoints,
-        sample_weights=sample_weights,
-        map_fn=map_fn,
-        shuffle=shuffle,
-        remainder=remainder,
-        epochs=epochs,
-        start=start,
-        worker=Worker(),
-        cache=cache,
-        on_damage=on_damage,
-    )
+    of_load = {name: each for name, each in given.items() if name not in ("strategy", "global_batch_size")}
+    whole = LoadOptions(**of_load, batch_size=global_batch_size, worker=Worker())
     if whole.remainder == "keep":
         raise OptionsError("remainder='keep' may leave a replica without examples; use 'pad' or 'drop'")
     shares = int(strategy.num_replicas_in_sync)
@@ -113,14 +96,14 @@ def distribute(
         raise OptionsError(
             f"global_batch_size={global_batch_size} does not divide by {shares} replicas; use {fitting}"
         )
-    if not _num_steps(whole):
+    if not make_plan(whole, open_source(whole)).order.num_steps:
         raise OptionsError(
             f"global_batch_size={global_batch_size} exceeds the examples of the split, so remainder='drop' "
             "leaves no steps; use a smaller one or remainder='pad'"
         )
     if not has_several_hosts(strategy):
         # The length stays known, so that Keras also sees where an epoch ends.
-        return distributed(strategy, load_dataset(whole))
+        return strategy.experimental_distribute_dataset(load_dataset(whole))
 
     def of_host(context: tf.distribute.InputContext) -> tf.data.Dataset:
         worker = Worker(context.input_pipeline_id, context.num_input_pipelines)
@@ -134,50 +117,3 @@ def distribute(
         )
 
     return strategy.distribute_datasets_from_function(without_autograph(of_host))
-
-
-def steps_per_epoch(
-    path: str | os.PathLike[str] | Mix,
-    split: str | None = None,
-    global_batch_size: int | None = None,
-    remainder: Remainder = "drop",
-    *,
-    take: int | Part | None = None,
-    classes: Classes | None = None,
-) -> int:
-    """Return the steps of one epoch, the same for any number of workers.
-
-    >>> loader.steps_per_epoch("data/photos", "train", 1024)
-    >>> loader.steps_per_epoch("data/numbers", global_batch_size=1024)
-
-    Args:
-        path: the directory with ``dataset.json``, or a ``Mix`` of several.
-        split: its name; may be left out if there is only one.
-        global_batch_size: the number of examples in each batch of all workers together; required.
-        remainder: as for ``load``.
-        take: as for ``load``.
-        classes: as for ``load``.
-
-    Raises:
-        OptionsError: an option is missing or not allowed, or does not fit the dataset.
-        InputError: there is no dataset, or no such split.
-    """
-    if global_batch_size is None:
-        raise OptionsError("global_batch_size= is missing; give the examples of one step of all workers")
-    check_least("global_batch_size", global_batch_size, 1)
-    return _num_steps(
-        LoadOptions(
-            path=path,
-            split=split,
-            batch_size=global_batch_size,
-            remainder=remainder,
-            take=take,
-            classes=classes,
-            worker=Worker(),
-        )
-    )
-
-
-def _num_steps(options: LoadOptions) -> int:
-    population = choose_population(options, open_source(options))
-    return num_steps(population.num_positions, options.batch_size, options.remainder)

@@ -9,19 +9,19 @@ from collections.abc import Callable, Mapping, Sequence
 import tensorflow as tf
 
 from tfshards.loader.examples.content import make_content, notes_of
-from tfshards.loader.graph.raw_ops import pipeline_options, with_cardinality
-from tfshards.loader.graph.stages import keep_alive
 from tfshards.loader.options.boxes import Boxes, Keypoints
 from tfshards.loader.options.image import Image
 from tfshards.loader.options.load_options import LoadOptions, OnDamage, Remainder, SampleWeights
-from tfshards.loader.options.selection import Classes, Mix, Part, Position, Shuffle, Tracker
+from tfshards.loader.options.position import Counter, Position
+from tfshards.loader.options.selection import Classes, Mix, Part, Shuffle
 from tfshards.loader.options.validation import suggests
 from tfshards.loader.options.worker import Worker, log_part
 from tfshards.loader.order.plan import make_plan, no_steps
 from tfshards.loader.reading.opening import open_frames, open_windows
-from tfshards.loader.reading.source import open_source, without_class
+from tfshards.loader.reading.source import OpenSplit, open_source, without_class
 from tfshards.loader.tensors.batches import make_batches
 from tfshards.loader.tensors.feed import Feed
+from tfshards.loader.tensors.stages import finished, keep_alive
 from tfshards.loader.training.strategies import warn_of_strategy
 
 
@@ -42,7 +42,7 @@ def load(
     shuffle: Shuffle | None = None,
     remainder: Remainder = "drop",
     epochs: int | None = 1,
-    start: Position | Tracker | None = None,
+    start: Position | Counter | None = None,
     worker: Worker | None = None,
     cache: str | None = None,
     on_damage: OnDamage = "raise",
@@ -119,7 +119,7 @@ def load(
         FormatError: the manifest or an index breaks the format, or a shard differs from the manifest.
     """
     options = LoadOptions(**locals())
-    if not options.is_worker_given and options.this_worker.count == 1:
+    if options.worker is None and options.this_worker.count == 1:
         warn_of_strategy(options)
     return load_dataset(options)
 
@@ -127,22 +127,24 @@ def load(
 def load_dataset(options: LoadOptions) -> tf.data.Dataset:
     """Return the dataset of ``load``."""
     source = open_source(options)
-    content = make_content(options, source)
-    plan = make_plan(options, source)
-    assignment = plan.assignment
+    feed = make_feed(options, source)
+    content, plan = feed.content, feed.plan
     # The warnings point to the line that called load().
     for note in [*notes_of(content, source), *without_class(options, source, content.features)]:
         warnings.warn(note, stacklevel=4)
-    if assignment.num_steps == 0:
-        warnings.warn(no_steps(source, assignment), stacklevel=4)
-    frames, damage = open_frames(source, options)
-    windows = open_windows(source, options, frames, is_scattered=plan.is_scattered)
-    feed = Feed(plan, content, frames, windows, damage)
-    batches = make_batches(feed, content)
-    num_steps = tf.data.INFINITE_CARDINALITY if plan.num_steps is None else plan.num_steps
-    dataset = keep_alive(with_cardinality(batches, num_steps).with_options(pipeline_options()), feed)
-    log_part(source.label, options.this_worker, assignment.num_steps)
+    if plan.order.num_steps == 0:
+        warnings.warn(no_steps(plan), stacklevel=4)
+    dataset = keep_alive(finished(make_batches(feed), plan.num_steps), feed)
+    log_part(source.label, options.this_worker, plan.order.num_steps)
     # Last, so that a load that fails leaves the Progress unchanged.
-    if options.tracker is not None and plan.facts is not None:
-        options.tracker.load_from_here(plan.facts, assignment.num_steps, options.epochs)
+    if options.tracker is not None:
+        options.tracker.load_from_here(plan.facts, plan.order.num_steps, options.epochs)
     return dataset
+
+
+def make_feed(options: LoadOptions, source: OpenSplit) -> Feed:
+    """Return what the graph reads, after the checks of the files."""
+    content, plan = make_content(options, source), make_plan(options, source)
+    frames, damage = open_frames(source, options)
+    windows = open_windows(source, options.cached, frames, is_scattered=plan.is_scattered)
+    return Feed(plan, content, frames, windows, damage)

@@ -15,7 +15,7 @@ from tfshards.loader.options.selection import absolute, select_features
 from tfshards.loader.options.validation import check_choice
 from tfshards.loader.reading.cache import copied_shards
 from tfshards.loader.reading.frames import Frames, read_values
-from tfshards.loader.reading.source import OpenSplit, compressed, split_name
+from tfshards.loader.reading.source import OpenSplit, split_name
 from tfshards.schemas import InputError, OptionsError, Schema, read_manifest
 from tfshards.schemas.columns import Columns
 from tfshards.schemas.keys import KeyTable, each_shard
@@ -67,7 +67,7 @@ class Records:
         cache: str | None = None,
     ) -> None:
         path = str(absolute(path))
-        folder = whole_cache_of(cache)
+        cached = whole_cache_of(cache)
         check_choice("check", check, ("crc", "none"))
         self._arguments = (path, split, select, check, cache)
         manifest, root = read_manifest(path), any_path(path)
@@ -76,11 +76,9 @@ class Records:
         self.build_id: str = manifest.build_id
         self.split: str = source.name
         self._columns = Columns(select_features(self.schema, select))
-        if manifest.compression != "none" and folder is None:
-            raise compressed(source.root)
         self._root = source.root
-        copies = [] if folder is None else copied_shards(source, folder, strict=True)
-        self._frames = Frames(source.root, source.split.shards, is_checked=check == "crc", copies=copies)
+        copies = copied_shards(source, cached, strict=True)
+        self._frames = Frames(source.root, source.split.shards, copies, is_checked=check == "crc")
         self._shards = source.split.shards
         self._table: KeyTable | None = None
 

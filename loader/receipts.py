@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from tfshards.loader.options.load_options import LoadOptions, Remainder
-from tfshards.loader.options.selection import Classes, Mix, Part, Position, Shuffle, Tracker
+from tfshards.loader.options.position import Position
+from tfshards.loader.options.selection import Classes, Mix, Part, Shuffle
 from tfshards.loader.options.validation import check_least, invalid, is_integer, suggests
 from tfshards.loader.options.worker import Worker
-from tfshards.loader.order.epoch import Ints
+from tfshards.loader.order.epoch import Order
 from tfshards.loader.order.plan import make_plan
-from tfshards.loader.order.steps import Steps
 from tfshards.loader.reading.damage import PADDING
 from tfshards.loader.reading.source import OpenSplit, open_source
-from tfshards.schemas import InputError
-from tfshards.schemas.json_reader import Json
+from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas.index import IntArray as Ints
+from tfshards.schemas.json_reader import Json, load_json
 from tfshards.schemas.keys import keys_at, occurrences
+from tfshards.schemas.storage.any_path import local_path
+from tfshards.schemas.storage.untrusted import OPTIONS, read_whole
 from tfshards.schemas.summary import escaped
 
 # Positions of an epoch that are searched together.
@@ -59,59 +62,50 @@ class Occurrence(NamedTuple):
 
 @suggests
 def which(
-    path: str | os.PathLike[str] | Mix,
-    split: str | None = None,
+    dataset: str | os.PathLike[str] | Mix,
+    position: str | os.PathLike[str] | Position,
     *,
-    batch_size: int,
-    step: int | range,
+    step: str | int | range,
     epoch: int | None = None,
+    workers: int = 1,
     take: int | Part | None = None,
     classes: Classes | None = None,
-    shuffle: Shuffle | None = None,
-    remainder: Remainder = "drop",
-    start: Position | Tracker | None = None,
-    workers: int = 1,
-    keys: bool = True,
 ) -> list[Occurrence]:
-    """Return which examples steps hold, or held: no log is needed, and no TensorFlow.
+    """List the examples that steps of a run held, or hold: from its order, which is computed.
 
-    Rows of padding are left out. Damaged records are not looked for: with ``on_damage="skip"``, the batches
-    have padding instead of them.
+    Rows of padding are left out. Damaged records are not looked for: where a run skipped them, its batches
+    had padding.
 
     Args:
-        path: as for ``load``, like all parameters that are not described here.
-        batch_size: the number of examples in each batch of each worker.
-        step: a step, or a ``range`` of steps: of the epoch ``epoch``, or, without it, of the whole run, which
-            continues with each epoch where the previous one ended. The first step of the run is 0, also if
-            it was resumed later.
-        epoch: the epoch, from 0.
-        start: a position of the run, which knows its lanes and runs.
-        workers: the number of workers at these steps.
-        keys: whether to read the keys, from the files of keys of the shards of these steps.
+        dataset: folder of the dataset, or its URL.
+        position: any position of the run, which has its order, or a JSON file of one ("Position.to_json").
+        step: step of the epoch, or, without "epoch", of the whole run, from 0; or steps, such as 10:20.
+        epoch: epoch, from 0.
+        workers: number of workers at these steps.
+        take: "take" of the run, which a position does not know.
+        classes: class of the run, if it did not read all.
 
     Returns:
         The examples in the order of steps, workers and rows.
 
     Raises:
-        OptionsError: an option is not allowed, contradicts the others, the dataset or the run that it
-            resumes, or there is no such step.
-        InputError: there is no dataset in ``path``, or no such split in it.
+        OptionsError: an argument is not allowed, the run had another order, or there is no such step.
+        InputError: the file is not a position, or there is no dataset.
         FormatError: the manifest breaks the format, or a file of keys is damaged.
     """
-    source, order = _opened(locals())
-    num_steps = order.plan.assignment.num_steps
-    steps = range(int(step), int(step) + 1) if is_integer(step) else step
+    run = _opened(dataset, position, workers, take, classes)
+    num_steps = run.order.num_steps
     end = num_steps if epoch is not None or not num_steps else 2**62
-    if not isinstance(steps, range) or not steps or min(steps) < 0 or max(steps) >= end:
-        raise invalid("step", step, f"a step from 0, or a range; an epoch has {num_steps} steps")
+    steps = _span("step", step, end)
     if epoch is not None:
         check_least("epoch", epoch, 0)
     found: list[Occurrence] = []
     for each in steps:
         of_epoch, within = divmod(each, num_steps) if epoch is None else (epoch, each)
-        numbers = order.numbers(of_epoch, within).reshape(1, workers, batch_size)
-        found += _occurrences(of_epoch, within, numbers, numbers != PADDING, remainder)
-    if not keys or source.manifest.schema.key is None:
+        numbers = run.order.numbers(of_epoch, within)
+        found += run.occurrences(of_epoch, within, numbers, numbers != PADDING)
+    source = run.source
+    if source.manifest.schema.key is None:
         return found
     read = keys_at(source.root, source.split.shards, np.array([each.number for each in found], np.int64))
     return [each._replace(key=key) for each, key in zip(found, read, strict=True)]
@@ -119,32 +113,28 @@ def which(
 
 @suggests
 def when(
-    path: str | os.PathLike[str] | Mix,
-    split: str | None = None,
+    dataset: str | os.PathLike[str] | Mix,
+    position: str | os.PathLike[str] | Position,
+    examples: Sequence[str] | Sequence[bytes] | Sequence[int],
     *,
-    examples: Sequence[str | bytes | int],
-    batch_size: int,
-    epochs: int | range = 1,
+    epochs: str | int | range = 1,
+    workers: int = 1,
     take: int | Part | None = None,
     classes: Classes | None = None,
-    shuffle: Shuffle | None = None,
-    remainder: Remainder = "drop",
-    start: Position | Tracker | None = None,
-    workers: int = 1,
 ) -> list[Occurrence]:
-    """Return when examples come, or came: no log is needed, and no TensorFlow.
+    """List when examples come in a run, or came: from its order, which is computed.
 
-    The order of each epoch is computed and searched, 10^8 examples in some seconds. Damaged records are not
-    looked for: with ``on_damage="skip"``, batches have padding instead of them.
+    The order of each epoch is searched, 10^8 examples in some seconds. Damaged records are not looked for:
+    where a run skipped them, its batches had padding.
 
     Args:
-        path: as for ``load``, like all parameters that are not described here.
-        examples: keys, or numbers in stored order. For keys, the files of keys of the split are read once;
-            numbers need no reading.
-        batch_size: the number of examples in each batch of each worker.
-        epochs: the epoch to stop before, as for ``load``, or a ``range`` of epochs, such as ``range(7, 8)``.
-        start: a position of the run, which knows its lanes and runs.
-        workers: the number of workers in these epochs.
+        dataset: folder of the dataset, or its URL.
+        position: any position of the run, which has its order, or a JSON file of one ("Position.to_json").
+        examples: keys; numbers in stored order if the examples have no keys.
+        epochs: number of epochs, or epochs, such as 10:20.
+        workers: number of workers in these epochs.
+        take: "take" of the run, which a position does not know.
+        classes: class of the run, if it did not read all.
 
     Returns:
         Each occurrence, in the order of epochs, steps, workers and rows. An example has none in an epoch
@@ -152,77 +142,128 @@ def when(
         may also occur several times.
 
     Raises:
-        OptionsError: an option is not allowed, contradicts the others, the dataset or the run that it
-            resumes, or there is no such number.
-        InputError: there is no dataset in ``path``, no such split in it, or no such key in the split.
+        OptionsError: an argument is not allowed, the run had another order, or there is no such number.
+        InputError: the file is not a position, there is no dataset, or no such key in it.
         FormatError: the manifest breaks the format, or a file of keys is damaged.
     """
-    check_least("workers", workers, 1)
-    chosen = range(int(epochs)) if is_integer(epochs) else epochs
-    if not isinstance(chosen, range) or not chosen or min(chosen) < 0:
-        raise invalid("epochs", epochs, "a number of epochs of at least 1, or a range of epochs from 0")
-    source, order = _opened(locals())
-    asked = _numbers(source, examples)
+    count = int(epochs) if isinstance(epochs, str) and epochs.isdecimal() else epochs
+    chosen = range(count) if is_integer(count) else _span("epochs", count)
+    if not chosen:
+        raise invalid("epochs", epochs, "at least 1")
+    run = _opened(dataset, position, workers, take, classes)
+    asked = _numbers(run.source, examples)
     # padding is -2, and never asked for
-    is_asked = np.zeros(source.split.num_examples + 2, np.bool_)
+    is_asked = np.zeros(run.source.split.num_examples + 2, np.bool_)
     is_asked[[*asked]] = True
-    num_steps, size = order.plan.assignment.num_steps, batch_size * workers
-    together = max(1, _TOGETHER // size)
+    together = max(1, _TOGETHER // run.order.batch_size)
     found: list[Occurrence] = []
-    for epoch in chosen:
-        for step in range(0, num_steps, together):
-            numbers = order.numbers(epoch, step, min(step + together, num_steps))
-            found += _occurrences(
-                epoch, step, numbers.reshape(-1, workers, batch_size), is_asked[numbers], remainder
-            )
+    for epoch in chosen if run.order.num_steps else ():
+        for step in range(0, run.order.num_steps, together):
+            numbers = run.order.numbers(epoch, step, min(step + together, run.order.num_steps))
+            found += run.occurrences(epoch, step, numbers, is_asked[numbers])
     return [each._replace(key=asked[each.number]) for each in found]
 
 
-_OF_ORDER = ("path", "split", "batch_size", "take", "classes", "shuffle", "remainder", "start")
+def _span(name: str, given: str | int | range, end: int = 2**62) -> range:
+    """Return numbers from 0 to before ``end``: one, a range, or either as text."""
+    span = given
+    if isinstance(given, str):
+        start, colon, stop = given.partition(":")
+        if start.isdecimal() and (stop.isdecimal() if colon else True):
+            span = range(int(start), int(stop)) if colon else int(start)
+    if is_integer(span):
+        span = range(span, span + 1)
+    # the ends, as a range may be long
+    if not isinstance(span, range) or not span or min(span[0], span[-1]) < 0 or max(span[0], span[-1]) >= end:
+        below = f" and below {end}" if end < 2**62 else ""
+        raise invalid(name, given, f"a number, such as 12, or a range, such as 10:20, from 0{below}")
+    return span
 
 
-def _opened(given: Mapping[str, Any]) -> tuple[OpenSplit, Steps]:
-    """Return the split, and the steps of one worker whose batches join the batches of all workers.
+@dataclass(frozen=True)
+class _Run:
+    """The order of a run.
 
-    Args:
-        given: the parameters of ``which`` or ``when``.
+    Attributes:
+        order: the order of one worker, whose batches join those of all workers.
     """
-    check_least("workers", given["workers"], 1)
-    worker, order = Worker(0, given["workers"]), {name: given[name] for name in _OF_ORDER}
-    options = LoadOptions(**order, epochs=None, worker=worker)
+
+    source: OpenSplit
+    order: Order
+    workers: int
+
+    def occurrences(
+        self, epoch: int, step: int, numbers: Ints, is_chosen: npt.NDArray[np.bool_]
+    ) -> Iterator[Occurrence]:
+        """Yield the chosen examples of the steps from ``step`` on, both ``(steps, global_batch_size)``."""
+        numbers = numbers.reshape(len(numbers), self.workers, -1)
+        steps, workers, rows = np.nonzero(is_chosen.reshape(numbers.shape))
+        found = numbers[steps, workers, rows].tolist()
+        if self.order.remainder == "keep":
+            # batches have no rows of padding
+            rows = (np.cumsum(numbers[steps, workers] != PADDING, axis=-1) - 1)[np.arange(len(rows)), rows]
+        places = zip(steps.tolist(), workers.tolist(), rows.tolist(), found, strict=True)
+        for at, worker, row, number in places:
+            yield Occurrence(epoch, step + at, worker, row, number, None)
+
+
+def _opened(
+    dataset: str | os.PathLike[str] | Mix,
+    position: str | os.PathLike[str] | Position,
+    workers: int,
+    take: int | Part | None,
+    classes: Classes | None,
+) -> _Run:
+    check_least("workers", workers, 1)
+    begin = position
+    try:
+        if not isinstance(begin, Position):
+            begin = Position.from_json(load_json(read_whole(local_path(begin), OPTIONS)))
+        order = begin.order or {}
+        how, size, remainder = str(order["how"]), int(order["global_batch_size"]), order["remainder"]
+        shuffle = None if how == "stored" else Shuffle(int(order["seed"]), cast("Any", how))
+        _ = int(order["run"]), int(order["lanes"])
+    except OSError as error:
+        raise InputError(f"{position}: {error.strerror}") from None
+    except (KeyError, TypeError, ValueError) as error:
+        why = f"it has no order with {error}" if isinstance(error, KeyError) else error
+        raise InputError(f"{position} is not a position of a run: {why}") from None
+    if size % workers:
+        raise OptionsError(f"workers={workers} must divide the global batch of {size} examples")
+    options = LoadOptions(
+        dataset,
+        cast("str", order["split"]),
+        batch_size=size // workers,
+        take=take,
+        classes=classes,
+        shuffle=shuffle,
+        remainder=cast("Remainder", remainder),
+        epochs=None,
+        start=begin,
+        worker=Worker(0, workers),
+    )
     source = open_source(options)
     plan = make_plan(options, source)
-    assignment = replace(plan.assignment, batch_size=plan.assignment.global_batch_size, worker=Worker())
-    return source, Steps(replace(plan, assignment=assignment))
+    return _Run(source, replace(plan.order, batch_size=size, worker=Worker()), workers)
 
 
-def _occurrences(
-    epoch: int, step: int, numbers: Ints, is_chosen: npt.NDArray[np.bool_], remainder: Remainder
-) -> Iterator[Occurrence]:
-    """Yield the chosen examples of the steps from ``step`` on, ``(steps, workers, batch_size)``."""
-    steps, workers, rows = np.nonzero(is_chosen.reshape(numbers.shape))
-    found = numbers[steps, workers, rows].tolist()
-    if remainder == "keep":
-        # batches have no rows of padding
-        rows = (np.cumsum(numbers[steps, workers] != PADDING, axis=-1) - 1)[np.arange(len(rows)), rows]
-    places = zip(steps.tolist(), workers.tolist(), rows.tolist(), found, strict=True)
-    for at, worker, row, number in places:
-        yield Occurrence(epoch, step + at, worker, row, number, None)
-
-
-def _numbers(source: OpenSplit, examples: Sequence[str | bytes | int]) -> dict[int, bytes | None]:
+def _numbers(
+    source: OpenSplit, examples: Sequence[str] | Sequence[bytes] | Sequence[int]
+) -> dict[int, bytes | None]:
     """Return the numbers of examples with the key of each that was named by it."""
     count, found = source.split.num_examples, dict[int, bytes | None]()
-    if isinstance(examples, (str, bytes)):
-        examples = [examples]
-    for example in examples:
-        if is_integer(example) and 0 <= example < count:
-            found[int(example)] = None
-        elif not isinstance(example, (str, bytes)):
+    has_keys, names = source.manifest.schema.key is not None, set[bytes]()
+    for example in [examples] if isinstance(examples, (str, bytes)) else examples:
+        is_number = isinstance(example, str) and example.isdecimal() and not has_keys
+        number = int(example) if is_number else example
+        if isinstance(number, (str, bytes)):
+            names.add(os.fsencode(number))
+        elif is_integer(number) and 0 <= number < count:
+            found[int(number)] = None
+        else:
             raise invalid("examples", example, f"keys, or numbers of the {count} of {source.label}, from 0")
-    names = {os.fsencode(each) for each in examples if isinstance(each, (str, bytes))}
     if names:
-        if source.manifest.schema.key is None:
+        if not has_keys:
             raise InputError(f"{source.root}: the examples have no keys; use their numbers")
         # mixed datasets may have a key several times
         found |= occurrences(source.root, source.split.shards, names)

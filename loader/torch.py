@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, DistributedSampler
 
 from tfshards.loader.array_batches import Batches
 from tfshards.loader.arrays.examples import Batch
-from tfshards.loader.options.selection import Position
+from tfshards.loader.options.position import Position
 from tfshards.loader.options.validation import check_least
 from tfshards.loader.order.plan import check_same_order
 from tfshards.schemas import OptionsError
@@ -80,7 +80,7 @@ class Epochs(DistributedSampler[Any]):  # type: ignore[misc]
         # the epoch that was set
         self.epoch: int | None = None
         ranks = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
-        if batches.worker.count != ranks and not batches.is_worker_given:
+        if batches.options.this_worker.count != ranks and batches.options.worker is None:
             warnings.warn(
                 f"each of the {ranks} ranks reads {batches!r}: pass worker=loader.Worker(rank, {ranks}) to "
                 "batches(), or worker=loader.Worker() if this is intended",
@@ -105,7 +105,7 @@ class Epochs(DistributedSampler[Any]):  # type: ignore[misc]
                 not an epoch; or ``epoch`` is less than 0.
         """
         check_least("epoch", epoch, 0)
-        if not self.batches.is_one_pass:
+        if not self.batches.options.is_one_pass:
             raise OptionsError(
                 "set_epoch() chooses the epoch of an iteration, which start= and other epochs= than 1 make "
                 "a run of its own; leave them out, or leave set_epoch() out"
@@ -137,7 +137,7 @@ class _Iteration(Iterator[tuple[int, int]]):
     def __init__(self, sampler: Epochs, begin: int) -> None:
         self._sampler, self._index, self._num_calls = sampler, begin, 0
         batches, steps = sampler.batches, sampler.batches.steps_per_epoch
-        self._end = (begin // max(1, steps) + 1) * steps if batches.is_one_pass else batches.end
+        self._end = (begin // max(1, steps) + 1) * steps if batches.options.is_one_pass else batches.end
 
     def __next__(self) -> tuple[int, int]:
         self._num_calls += 1
@@ -152,7 +152,7 @@ class _Iteration(Iterator[tuple[int, int]]):
     def _after(self) -> int:
         """Return where the iteration after this one begins."""
         batches, epoch = self._sampler.batches, self._sampler.epoch
-        if not batches.is_one_pass or self._end is None:
+        if not batches.options.is_one_pass or self._end is None:
             return batches.first
         return self._end if epoch is None else epoch * batches.steps_per_epoch
 

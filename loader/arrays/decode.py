@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ from PIL import Image, ImageFile
 from tfshards.loader.examples.crops import GRAY_SHIFT, GRAY_WEIGHTS, box_of, flips_of
 from tfshards.loader.examples.ops import NUMPY
 from tfshards.loader.options.image import Image as ImageOptions
-from tfshards.schemas import pixel_files
+from tfshards.schemas import Feature, pixel_files
 from tfshards.schemas.columns import dtype_named
 
 Pixels = npt.NDArray[Any]
@@ -21,36 +21,30 @@ Pixels = npt.NDArray[Any]
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
 
-class Decoded(NamedTuple):
-    """The pixels of an image, ``(height, width, channels)``, and the region of the stored image they show.
-
-    The region is ``[height, width, top, left, height, width]`` int32 of the stored image and of its crop.
-    """
-
-    pixels: Pixels
-    region: npt.NDArray[np.int32]
-
-
 def decode_image(
     encoded: bytes,
     image: ImageOptions,
     draws: Mapping[str, npt.NDArray[Any]],
-    stored: str = "uint8",
-    raw_shape: Sequence[int | None] | None = None,
-) -> Decoded:
-    """Return the pixels of one image as specified by ``image``, whose options are complete.
+    feature: Feature,
+    *,
+    with_region: bool,
+) -> tuple[Pixels, npt.NDArray[np.int32]]:
+    """Return the pixels of one image, ``(height, width, channels)``, and the region of it that they show.
 
     Args:
-        encoded: a file that Pillow reads, or little-endian pixels of shape ``raw_shape``.
-        image: the options of the image.
+        encoded: a file that Pillow reads, or little-endian pixels, if they are in no file. Of a feature of
+            uint16, values of 8 bits are multiplied by 257.
+        image: the options of the image, which are complete.
         draws: random draws for the example.
-        stored: dtype of the feature: uint8, or uint16, for which values of 8 bits are multiplied by 257.
-        raw_shape: height, width and channels of pixels that are in no file.
+        feature: the feature.
+        with_region: whether the region is needed; it is ``[height, width, top, left, height, width]`` int32
+            of the stored image and of its crop.
 
     Raises:
         ValueError: the image cannot be decoded.
     """
-    dtype = np.dtype(stored)
+    del with_region  # it costs nothing here
+    dtype, raw_shape = np.dtype(feature.dtype), feature.shape if feature.pixels else None
     if raw_shape is not None:
         pixels = np.frombuffer(encoded, dtype.newbyteorder("<")).reshape(
             [int(side or 0) for side in raw_shape]
@@ -77,14 +71,14 @@ def decode_image(
         if mean.any():
             pixels -= (white * mean).astype(np.float32)
         pixels *= (1 / (white * std)).astype(np.float32)
-    wanted = dtype_named(image.dtype or stored, "image")
+    wanted = dtype_named(image.dtype or feature.dtype, "image")
     if wanted.kind in "iu" and pixels.dtype.kind == "f":
         pixels = np.rint(pixels)
     pixels = pixels.astype(wanted, copy=False)
     if image.flip is not None:
         for axis, turn in enumerate(flips_of(image, draws)):
             pixels = np.flip(pixels, axis) if turn else pixels
-    return Decoded(pixels, region)
+    return pixels, region
 
 
 def _opened(encoded: bytes, channels: int, dtype: np.dtype[Any]) -> tuple[Pixels, npt.NDArray[np.int32]]:

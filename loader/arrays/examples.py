@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.loader.examples.boxes import moved_points
-from tfshards.loader.examples.content import Content, check_takes_weight, pixels_shape
-from tfshards.loader.examples.crops import draws_of
+from tfshards.loader.examples.content import MAP_SEED, Content, check_takes_weight, pixels_shape
 from tfshards.loader.examples.ops import NUMPY
-from tfshards.loader.examples.weights import Weighing
 from tfshards.loader.options.load_options import WEIGHT
-from tfshards.loader.order.epoch import MAP, Ints, random_bits
 from tfshards.loader.reading.damage import PADDING
 from tfshards.schemas import Feature, FormatError, OptionsError, Problem
 from tfshards.schemas.columns import objects
+from tfshards.schemas.index import IntArray as Ints
 
 # Values by name, one for each example.
 Columns: TypeAlias = "dict[str, npt.NDArray[Any]]"
@@ -40,45 +38,30 @@ def processed(content: Content, columns: Columns, epoch: int, numbers: Ints) -> 
     if content.adds_weight:
         weights = np.ones(len(numbers), np.float32)
         if content.weighing is not None:
-            weights = _weights(content.weighing, columns[content.weighing.feature.name])
+            weights = content.weighing.of(columns[content.weighing.feature.name])
         found[WEIGHT] = np.where(numbers == PADDING, np.float32(0), weights)
     return found
 
 
 def _by_example(content: Content, columns: Columns, epoch: int, numbers: Ints) -> Columns:
-    draws = draws_of(content.images.values(), epoch, numbers)
+    # Pillow is imported where it is needed
+    decode = import_module("tfshards.loader.arrays.decode").decode_image if content.images else None
+    draws = content.draws(epoch, numbers)
     rows = []
     for row, number in enumerate(numbers.tolist()):
         values = {name: column[row] for name, column in columns.items()}
         try:
-            rows.append(_decoded(content, values, draws, row))
+            drawn = {name: each[row] for name, each in draws.items()}
+            rows.append(content.decoded(NUMPY, decode, values, drawn))
         except ValueError as error:
             raise FormatError("an example", [Problem(f"example {number}", str(error))]) from error
     if content.user_map is not None:
-        seeds = random_bits(content.map_seed, MAP, epoch, numbers[:, np.newaxis], np.arange(2))
+        seeds = draws[MAP_SEED]
         return {"": objects([content.user_map(row, seed) for row, seed in zip(rows, seeds, strict=True)])}
     return {
         feature.name: _stacked(content, feature, [row[feature.name] for row in rows])
         for feature in content.features
     }
-
-
-def _decoded(
-    content: Content, values: Mapping[str, Any], draws: Mapping[str, npt.NDArray[Any]], row: int
-) -> dict[str, Any]:
-    """Return the values of one example with its images decoded, and its boxes moved with them."""
-    from tfshards.loader.arrays.decode import decode_image
-
-    decoded = dict(values)
-    drawn = {name: each[row] for name, each in draws.items()}
-    for feature in content.features:
-        image, name = content.images.get(feature.name), feature.name
-        if image is None:
-            continue
-        raw_shape = feature.shape if feature.pixels else None
-        decoded[name], region = decode_image(decoded[name], image, drawn, feature.dtype, raw_shape)
-        decoded = moved_points(NUMPY, decoded, content.points, name, image, region, drawn)
-    return decoded
 
 
 def _stacked(content: Content, feature: Feature, values: Sequence[Any]) -> npt.NDArray[Any]:
@@ -88,21 +71,6 @@ def _stacked(content: Content, feature: Feature, values: Sequence[Any]) -> npt.N
         return objects(values) if None in pixels_shape(feature, image) else np.stack(values)
     is_object = feature.is_ragged or feature.holds_strings
     return objects(values) if is_object else np.stack(values)
-
-
-def _weights(source: Weighing, values: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-    if not source.classes:
-        return values.astype(np.float32)
-    classes = np.array(source.classes, np.int64)
-    index = np.minimum(np.searchsorted(classes, values), len(classes) - 1)
-    wrong = values[classes[index] != values]
-    if len(wrong):
-        fault = f"holds the class {wrong[0]}, which no example has according to the manifest"
-        raise FormatError(
-            "the labels of the records (`tfshards verify DATASET --deep` lists them)",
-            [Problem(f"feature {source.feature.name}", fault)],
-        )
-    return np.array(source.weights, np.float32)[index]
 
 
 def joined(parts: Sequence[Columns]) -> Columns:

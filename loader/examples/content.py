@@ -4,29 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from tfshards.loader.examples.boxes import Points, checked_points, unmoved_points
+import numpy as np
+import numpy.typing as npt
+
+from tfshards.loader.examples.boxes import Points, checked_points, moved_points, unmoved_points
+from tfshards.loader.examples.crops import draws_of
+from tfshards.loader.examples.ops import Array, Ops
 from tfshards.loader.examples.weights import Weighing, weighing
 from tfshards.loader.options.image import FLOAT_DTYPES, Image
 from tfshards.loader.options.load_options import WEIGHT, LoadOptions
 from tfshards.loader.options.selection import select_features
 from tfshards.loader.options.validation import invalid
+from tfshards.loader.order.epoch import MAP, random_bits
 from tfshards.loader.reading.source import OpenSplit
 from tfshards.schemas import Feature, OptionsError, Schema
 from tfshards.schemas.coordinates import coordinates_of
+from tfshards.schemas.index import IntArray as Ints
 from tfshards.schemas.pixels import as_image, left_behind, likely_images, pixel_images
 
-
-def selected_features(
-    schema: Schema, select: Sequence[str] | None, *, adds_name: bool
-) -> tuple[Feature, ...]:
-    """Return the features to deliver, in order: those named in ``select``, or all."""
-    if adds_name and select is None and WEIGHT in schema.names:
-        raise OptionsError(
-            f"remainder='pad' and sample_weights= add {WEIGHT!r}, which is a feature already; use select=, "
-            f"or sample_weights={WEIGHT!r} to multiply it with the others"
-        )
-    return select_features(schema, select)
+# The name of the seeds of the user's function, among draws.
+MAP_SEED = "map seed"
 
 
 def check_takes_weight(returned: object, kind: str) -> None:
@@ -203,14 +202,49 @@ class Content:
         """Whether the processing of an example needs random draws."""
         return self.user_map is not None or any(image.is_random for image in self.images.values())
 
+    def decoded(
+        self,
+        ops: Ops,
+        decode_image: Callable[..., Sequence[Array]] | None,
+        values: Mapping[str, Array],
+        draws: Mapping[str, Array],
+    ) -> dict[str, Array]:
+        """Return the values of one example with its images decoded, and its boxes moved with them.
+
+        ``decode_image`` is that of the library of ``ops``; None if there are no images.
+        """
+        decoded = dict(values)
+        for feature in self.features:
+            image, name = self.images.get(feature.name), feature.name
+            if image is None or decode_image is None:
+                continue
+            with_region = any(each.image == name for each in self.points)
+            pixels, *region = decode_image(decoded[name], image, draws, feature, with_region=with_region)
+            if with_region:
+                decoded = moved_points(ops, decoded, self.points, name, image, region[0], draws)
+            decoded[name] = pixels
+        return decoded
+
+    def draws(self, epoch: int, numbers: Ints) -> dict[str, npt.NDArray[Any]]:
+        """Return the random draws for some examples of an epoch by name, of each the rows of an array."""
+        draws = draws_of(self.images.values(), epoch, numbers)
+        if self.user_map is not None:
+            words = numbers[:, np.newaxis], np.arange(2)
+            draws[MAP_SEED] = random_bits(self.map_seed, MAP, epoch, *words)
+        return draws
+
 
 def make_content(options: LoadOptions, source: OpenSplit) -> Content:
     """Return the content of the batches of ``source``."""
     is_mapped = options.map_fn is not None
     adds_name = options.adds_weight and options.sample_weights != WEIGHT and not is_mapped
     schema = source.manifest.schema
-    features = selected_features(schema, options.select, adds_name=adds_name)
-    features = with_pixel_images(features, schema, options.image)
+    if adds_name and options.select is None and WEIGHT in schema.names:
+        raise OptionsError(
+            f"remainder='pad' and sample_weights= add {WEIGHT!r}, which is a feature already; use select=, "
+            f"or sample_weights={WEIGHT!r} to multiply it with the others"
+        )
+    features = with_pixel_images(select_features(schema, options.select), schema, options.image)
     images = decoded_images(features, options.image, is_mapped=is_mapped)
     known = coordinates_of(source.manifest.schema.features)
     return Content(

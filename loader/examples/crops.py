@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from tfshards.loader.examples.ops import Array, Ops
 from tfshards.loader.options.image import Image
-from tfshards.loader.order.epoch import CROP, FLIP, Ints, random_bits
+from tfshards.loader.order.epoch import CROP, FLIP, random_bits
+from tfshards.schemas.index import IntArray as Ints
 
 ATTEMPTS = 10
 _BITS = 24

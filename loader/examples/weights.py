@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from tfshards.loader.options.load_options import BALANCED, SampleWeights
 from tfshards.loader.options.validation import invalid
 from tfshards.loader.reading.source import split_name
-from tfshards.schemas import Feature, InputError, Manifest, read_manifest
+from tfshards.schemas import Feature, FormatError, InputError, Manifest, Problem, read_manifest
 from tfshards.schemas.storage import any_path
 
 
@@ -65,6 +69,25 @@ class Weighing:
     feature: Feature
     classes: tuple[int, ...] = ()
     weights: tuple[float, ...] = ()
+
+    def of(self, values: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+        """Return the weights of examples with these values of the feature, a vector.
+
+        Raises:
+            FormatError: a label is a class that no example has according to the manifest.
+        """
+        if not self.classes:
+            return values.astype(np.float32)
+        classes = np.array(self.classes, np.int64)
+        index = np.minimum(np.searchsorted(classes, values), len(classes) - 1)
+        wrong = values[classes[index] != values]
+        if len(wrong):
+            fault = f"holds the class {wrong[0]}, which no example has according to the manifest"
+            raise FormatError(
+                "the labels of the records (`tfshards verify DATASET --deep` lists them)",
+                [Problem(f"feature {self.feature.name}", fault)],
+            )
+        return np.array(self.weights, np.float32)[index]
 
 
 def weighing(manifest: Manifest, split: str, sample_weights: SampleWeights | None) -> Weighing | None:

@@ -128,8 +128,7 @@ class Image:
             f"(mean, std), finite numbers or one per channel ({', '.join(map(str, channels))}), std above 0"
         )
         if isinstance(given, (tuple, list)) and len(given) == 2:
-            mean, std = (_per_channel(part) for part in given)
-            object.__setattr__(self, "normalize", (mean, std))
+            object.__setattr__(self, "normalize", (_per_channel(given[0]), _per_channel(given[1])))
         elif not isinstance(given, str) or given not in NORMALIZATIONS:
             raise invalid(name, given, f"{form}; or one of {', '.join(NORMALIZATIONS)}")
         if self.dtype not in FLOAT_DTYPES:
@@ -138,7 +137,7 @@ class Image:
             )
         parts = [np.asarray(part) for part in self.mean_and_std()]
         sizes = {len(part) for part in parts if part.ndim}
-        are_finite = all(part.dtype.kind == "f" and np.isfinite(part).all() for part in parts)
+        are_finite = all(np.isfinite(part).all() for part in parts)
         if not are_finite or not sizes <= {*channels} or not np.all(parts[1] > 0):
             raise invalid(name, given, form)
 
@@ -159,11 +158,12 @@ def _is_range(pair: object) -> bool:
 
 
 def _per_channel(part: object) -> PerChannel:
-    """Return a mean or a std as floats, NaN for what is not a number."""
-    if isinstance(part, (tuple, list)) or (isinstance(part, np.ndarray) and part.ndim):
-        return tuple(map(_number, part))
-    return _number(part)
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    """Return a mean or a std as floats, NaN for what is not numbers."""
+    try:
+        values = np.asarray(part)
+    except ValueError:
+        # of different lengths
+        return math.nan
+    if values.dtype.kind not in "iuf" or values.ndim > 1:
+        return math.nan
+    return tuple(map(float, values)) if values.ndim else float(values)

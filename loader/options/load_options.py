@@ -6,17 +6,16 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from tfshards.loader.options.boxes import Boxes, Keypoints
 from tfshards.loader.options.image import Image
+from tfshards.loader.options.position import Counter, Position
 from tfshards.loader.options.selection import (
     Classes,
     Mix,
     Part,
-    Position,
     Shuffle,
-    Tracker,
     absolute,
     check_classes,
     check_ratios,
@@ -44,7 +43,8 @@ class LoadOptions:
     """The parameters of ``load``, where they are described.
 
     Attributes:
-        is_worker_given: whether ``worker`` was given, rather than found.
+        this_worker: the worker, given or found.
+        cached: what ``cache`` describes.
 
     Raises:
         OptionsError: a value is not allowed, or contradicts another one.
@@ -65,11 +65,12 @@ class LoadOptions:
     shuffle: Shuffle | None = None
     remainder: Remainder = "drop"
     epochs: int | None = 1
-    start: Position | Tracker | None = None
+    start: Position | Counter | None = None
     worker: Worker | None = None
     cache: str | None = None
     on_damage: OnDamage = "raise"
-    is_worker_given: bool = field(init=False)
+    this_worker: Worker = field(init=False)
+    cached: Cache | None = field(init=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.path, Mix):
@@ -91,13 +92,11 @@ class LoadOptions:
         check_choice("remainder", self.remainder, get_args(Remainder))
         if self.epochs is not None:
             check_least("epochs", self.epochs, 1)
-        if not isinstance(self.start, (Position, Tracker, type(None))):
+        if not isinstance(self.start, (Position, Counter, type(None))):
             raise invalid("start", self.start, "a loader.Position or a loader.Progress")
         check_type("worker", self.worker, Worker, "index, count")
-        object.__setattr__(self, "is_worker_given", self.worker is not None)
-        if self.worker is None:
-            object.__setattr__(self, "worker", usual_worker())
-        cache_of(self.cache)
+        object.__setattr__(self, "this_worker", self.worker or usual_worker())
+        object.__setattr__(self, "cached", cache_of(self.cache))
         check_choice("on_damage", self.on_damage, get_args(OnDamage))
         self._check_together()
 
@@ -121,20 +120,14 @@ class LoadOptions:
             )
 
     @property
-    def this_worker(self) -> Worker:
-        """The worker, given or found."""
-        assert self.worker is not None
-        return self.worker
-
-    @property
     def begin(self) -> Position:
         """The position of the first batch."""
-        return self.start.position if isinstance(self.start, Tracker) else self.start or Position()
+        return self.start.position if isinstance(self.start, Counter) else self.start or Position()
 
     @property
-    def tracker(self) -> Tracker | None:
+    def tracker(self) -> Counter | None:
         """The object that tracks the run; None if none does."""
-        return self.start if isinstance(self.start, Tracker) else None
+        return self.start if isinstance(self.start, Counter) else None
 
     @property
     def adds_weight(self) -> bool:
@@ -165,32 +158,33 @@ class LoadOptions:
         """
         return self.shuffle is not None or self.is_augmented or self.map_fn is not None or self.resamples
 
-    @property
-    def cache_folder(self) -> Path | None:
-        """The folder of the copies; None without a cache."""
-        return cache_of(self.cache)[0]
 
-    @property
-    def cache_bytes(self) -> int | None:
-        """The bytes that the cache may have; None for no limit, or without a cache."""
-        return cache_of(self.cache)[1]
+class Cache(NamedTuple):
+    """A folder for copies of shards, or for the records that are read first.
+
+    Attributes:
+        most_bytes: the bytes that those may have; None for copies of all shards.
+    """
+
+    folder: Path
+    most_bytes: int | None
 
 
-def whole_cache_of(cache: object) -> Path | None:
-    """Return the folder of a cache without a limit; None without a cache."""
-    folder, num_bytes = cache_of(cache)
-    if num_bytes is not None:
+def whole_cache_of(cache: object) -> Cache | None:
+    """Return the cache that ``cache=`` describes, which may have no limit; None without one."""
+    found = cache_of(cache)
+    if found is not None and found.most_bytes is not None:
         raise OptionsError(
-            f"cache={cache!r} has a limit, which only load() keeps to; cache='disk:{folder}' copies all "
-            "shards of the split"
+            f"cache={cache!r} has a limit, which only load() keeps to; cache='disk:{found.folder}' copies "
+            "all shards of the split"
         )
-    return folder
+    return found
 
 
-def cache_of(cache: object) -> tuple[Path | None, int | None]:
-    """Return the folder of a cache, None without one, and the bytes that it may have, None for no limit."""
+def cache_of(cache: object) -> Cache | None:
+    """Return the cache that ``cache=`` describes; None without one."""
     if cache is None:
-        return None, None
+        return None
     if not isinstance(cache, str) or not cache.startswith(_DISK):
         raise invalid("cache", cache, _CACHES)
     path, comma, given = (part.strip() for part in cache.removeprefix(_DISK).partition(","))
@@ -202,9 +196,9 @@ def cache_of(cache: object) -> tuple[Path | None, int | None]:
         # of a user, or of this process, who has no folder
         raise invalid("cache", cache, _CACHES) from None
     if not comma:
-        return folder, None
+        return Cache(folder, None)
     try:
-        return folder, parse_size(given, "cache")
+        return Cache(folder, parse_size(given, "cache"))
     except OptionsError:
         raise OptionsError(
             f"cache={cache!r} has {given!r} after its first comma, which must be a size, as in "

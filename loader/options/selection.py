@@ -1,12 +1,12 @@
-"""Which examples are read, in which order and from which position, as values that check themselves."""
+"""Which examples are read, and in which order, as values that check themselves."""
 
 from __future__ import annotations
 
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from tfshards.loader.options.validation import check_choice, check_index, check_
 from tfshards.schemas import Feature, OptionsError, Schema
 from tfshards.schemas.storage import AnyPath, any_path
 
-Classes: TypeAlias = "Sequence[str] | Sequence[int] | Mapping[str, float] | Mapping[int, float]"
+Classes: TypeAlias = Sequence[str] | Sequence[int] | Mapping[str, float] | Mapping[int, float]
 
 
 @dataclass(frozen=True)
@@ -126,84 +126,6 @@ class Shuffle:
             check_least("Shuffle.run", self.run, 2)
         if self.lanes is not None:
             check_least("Shuffle.lanes", self.lanes, 1)
-
-
-# The facts that the order of a run depends on, as JSON values by name.
-Facts: TypeAlias = Mapping[str, str | int]
-# The facts that an order depends on: the name of each in an error, and the remedy if it differs.
-ORDER_FACTS = {
-    "build_id": ("the build of the dataset", "load the build that the run began with"),
-    "split": ("the split", "name the split that the run began with"),
-    "examples": ("the choice of examples", "use the take=, classes= and Mix of the original run"),
-    "global_batch_size": (
-        "the global batch size",
-        "choose batch_size= so that the sum over all workers is the same",
-    ),
-    "remainder": ("remainder=", "use the value of the original run"),
-    "how": ("the kind of order (Shuffle.how)", "use the shuffle= of the original run"),
-    "seed": ("Shuffle.seed", "use the value of the original run"),
-    "run": ("Shuffle.run", "leave it out; the position has the value"),
-    "lanes": ("Shuffle.lanes", "leave it out; the position has the value"),
-}
-
-
-@dataclass(frozen=True)
-class Position:
-    """The position of a batch in a run: after ``step`` batches of epoch ``epoch``, both counted from 0.
-
-    Attributes:
-        epoch: from 0.
-        step: from 0.
-        order: the facts that the order of the run depends on, as ``load`` recorded them in a ``Progress``; a
-            run with a different order cannot be resumed, and lanes and runs are those that it began with;
-            None if they are not known.
-    """
-
-    epoch: int = 0
-    step: int = 0
-    order: Facts | None = field(default=None, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        check_least("Position.epoch", self.epoch, 0)
-        check_least("Position.step", self.step, 0)
-        if self.order is not None and not {*self.order} >= {*ORDER_FACTS}:
-            lacking = ", ".join(sorted({*ORDER_FACTS} - {*self.order}))
-            raise OptionsError(f"Position.order lacks {lacking}; take it from loader.Progress().position")
-
-    def to_json(self) -> dict[str, object]:
-        """Return the position as a dict of JSON values."""
-        found: dict[str, object] = {"epoch": int(self.epoch), "step": int(self.step)}
-        return found if self.order is None else {**found, "order": dict(self.order)}
-
-    @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> Position:
-        """Return the position that ``to_json`` returned as ``found``.
-
-        Raises:
-            OptionsError: ``to_json`` did not return ``found``.
-        """
-        try:
-            names, order = {*found}, found.get("order")
-            is_position = {"epoch", "step"} <= names <= {"epoch", "step", "order"}
-            if not is_position or not isinstance(order, (Mapping, type(None))):
-                raise TypeError
-        except (TypeError, AttributeError):
-            raise invalid("position", found, "a dict as Position.to_json() returns it") from None
-        return cls(found["epoch"], found["step"], order)
-
-
-@runtime_checkable
-class Tracker(Protocol):
-    """An object that keeps the position of a run and records the dataset loaded there: a ``Progress``."""
-
-    @property
-    def position(self) -> Position:
-        """The position of the next batch."""
-        ...
-
-    def load_from_here(self, order: Facts, steps_per_epoch: int, epochs: int | None) -> None:
-        """Attach a dataset that starts at this position."""
-        ...
 
 
 def select_features(schema: Schema, select: Sequence[str] | None) -> tuple[Feature, ...]:

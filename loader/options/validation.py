@@ -15,6 +15,8 @@ from tfshards.schemas import OptionsError
 P = ParamSpec("P")
 Result = TypeVar("Result")
 
+_SIZES = {"batch_size": "the examples of one worker", "global_batch_size": "those of all workers together"}
+
 
 def invalid(name: str, found: object, allowed: str) -> OptionsError:
     """Return the error of an option whose value is not ``allowed``."""
@@ -65,8 +67,10 @@ def suggests(function: Callable[P, Result]) -> Callable[P, Result]:
     def call(*args: P.args, **kwargs: P.kwargs) -> Result:
         for name in kwargs:
             if name not in names:
-                meant = difflib.get_close_matches(name, names, 1)
-                remedy = f"was {meant[0]}= meant?" if meant else f"its parameters are {', '.join(names)}"
+                (meant,) = difflib.get_close_matches(name, names, 1) or [""]
+                remedy = f"was {meant}= meant?" if meant else f"its parameters are {', '.join(names)}"
+                if name in _SIZES and meant in _SIZES:
+                    remedy = f"it takes {meant}=, {_SIZES[meant]}"
                 raise OptionsError(f"{function.__name__}() has no parameter {name}=; {remedy}")
         return function(*args, **kwargs)
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from hashlib import sha256
 
 import numpy as np
 import numpy.typing as npt
 
 from tfshards.loader.options.load_options import LoadOptions
-from tfshards.loader.options.selection import ORDER_FACTS, Facts, Mix, Part, Position, Shuffle
+from tfshards.loader.options.position import ORDER_FACTS, Facts, Position
+from tfshards.loader.options.selection import Mix, Part, Shuffle
 from tfshards.loader.options.validation import is_integer
 from tfshards.loader.options.worker import Worker
-from tfshards.loader.order.assignment import Assignment, Stored, assign, divisors
-from tfshards.loader.order.epoch import RunOrder, order_seed
+from tfshards.loader.order.epoch import Order, order_seed
+from tfshards.loader.order.lanes import MOST_COMPRESSED_LANES, MOST_LANES, divisors, num_lanes, run_length
 from tfshards.loader.order.population import (
     Groups,
     Members,
@@ -31,32 +33,6 @@ from tfshards.schemas.errors import counted
 
 _PARSED_BYTES = 1 << 20
 _MOST_PARSED = 64
-
-
-def order_facts(
-    source: OpenSplit, population: Population, assignment: Assignment, shuffle: Shuffle | None
-) -> Facts:
-    """Return the facts that the order of a run depends on, except the number of workers, as JSON values."""
-    digest = sha256()
-    for field in fields(population):
-        digest.update(np.ascontiguousarray(getattr(population, field.name), np.int64).data)
-    return {
-        "build_id": source.manifest.build_id,
-        "split": source.name,
-        "examples": f"{assignment.num_positions} {digest.hexdigest()[:16]}",
-        "global_batch_size": assignment.global_batch_size,
-        "remainder": assignment.remainder,
-        "how": "stored" if shuffle is None else shuffle.how,
-        "seed": 0 if shuffle is None else shuffle.seed,
-        "run": assignment.run,
-        "lanes": assignment.lanes,
-    }
-
-
-def facts_of(options: LoadOptions, source: OpenSplit, plan: ReadPlan) -> Facts:
-    """Return the facts that the order of a plan depends on."""
-    shuffle = kept_shuffle(options.shuffle, options.begin.order)
-    return order_facts(source, plan.population, plan.assignment, shuffle)
 
 
 def kept_shuffle(shuffle: Shuffle | None, order: Facts | None) -> Shuffle | None:
@@ -102,10 +78,11 @@ def check_same_order(then: Facts | None, now: Facts) -> None:
             )
 
 
-def check_start(start: Position, epochs: int | None, assignment: Assignment, shuffle: Shuffle | None) -> None:
-    """Raise OptionsError unless ``start`` exists in the run, and the order before it is known."""
-    if epochs is not None and epochs < 1:
-        raise OptionsError(f"epochs={epochs} must be at least 1, or None for no end")
+def check_start(start: Position, epochs: int | None, order: Order, usual_lanes: int) -> None:
+    """Raise OptionsError unless ``start`` exists in the run, and the order before it is known.
+
+    ``usual_lanes`` is the default number of lanes for every number of workers that divides it.
+    """
     # A finished run that is started again has no steps left.
     is_done = start.order is not None and (start.epoch, start.step) == (epochs, 0)
     if epochs is not None and start.epoch >= epochs and not is_done:
@@ -113,14 +90,13 @@ def check_start(start: Position, epochs: int | None, assignment: Assignment, shu
             f"start={start} is after the end, epochs={epochs}; epochs counts from the start of the run, so "
             f"use at least {start.epoch + 1}"
         )
-    if start.step and start.step >= assignment.num_steps:
-        raise OptionsError(f"start={start} does not exist: an epoch has {assignment.num_steps} steps")
-    usual, is_default = assignment.usual_lanes, shuffle is not None and shuffle.lanes is None
-    if is_default and start != Position() and assignment.lanes != usual:
+    if start.step and start.step >= order.num_steps:
+        raise OptionsError(f"start={start} does not exist: an epoch has {order.num_steps} steps")
+    if start != Position() and order.lanes != usual_lanes:
         raise OptionsError(
-            f"{assignment.worker.count} workers do not divide the {usual} lanes of the default order, so "
-            f"this may not be the run to resume; use {divisors(usual)} workers, or "
-            f"Shuffle(lanes={assignment.lanes}) if the run began with {assignment.worker.count}"
+            f"{order.worker.count} workers do not divide the {usual_lanes} lanes of the default order, so "
+            f"this may not be the run to resume; use {divisors(usual_lanes)} workers, or "
+            f"Shuffle(lanes={order.lanes}) if the run began with {order.worker.count}"
         )
 
 
@@ -199,38 +175,56 @@ class ReadPlan:
     """What one worker reads.
 
     Attributes:
+        shuffle: the options of the order, with lanes and runs of the run that is resumed.
+        record_bytes: mean size of a record, at least 1.
         epochs: the epoch to stop before; None for no end.
         is_next_epoch_each_time: whether each iteration is the next epoch, rather than the same batches.
-        facts: what the order depends on; None unless the run is resumed or tracked.
     """
 
-    population: Population
-    order: RunOrder
-    assignment: Assignment
+    source: OpenSplit
+    shuffle: Shuffle | None
+    order: Order
     record_bytes: float
     begin: Position
     epochs: int | None
     is_next_epoch_each_time: bool
-    facts: Facts | None
 
     @property
     def group(self) -> int:
         """The number of steps that are read and parsed together, of small batches several."""
-        batch_bytes = self.record_bytes * self.assignment.batch_size
+        batch_bytes = self.record_bytes * self.order.batch_size
         return max(1, min(_MOST_PARSED, int(_PARSED_BYTES / batch_bytes)))
 
     @property
     def is_scattered(self) -> bool:
         """Whether the records that are read after one another are no neighbors."""
-        return not isinstance(self.population, Ranges) or self.order.run == 1
+        return not isinstance(self.order.population, Ranges) or self.order.run == 1
 
     @property
     def num_steps(self) -> int | None:
         """The steps of the run; None for no end."""
-        steps = self.assignment.num_steps
+        steps = self.order.num_steps
         if self.epochs is None and steps:
             return None
         return max(0, ((self.epochs or 1) - self.begin.epoch) * steps - self.begin.step)
+
+    @cached_property
+    def facts(self) -> Facts:
+        """The facts that the order depends on, except the number of workers, as JSON values."""
+        digest, order, shuffle = sha256(), self.order, self.shuffle
+        for field in fields(order.population):
+            digest.update(np.ascontiguousarray(getattr(order.population, field.name), np.int64).data)
+        return {
+            "build_id": self.source.manifest.build_id,
+            "split": self.source.name,
+            "examples": f"{order.num_positions} {digest.hexdigest()[:16]}",
+            "global_batch_size": order.global_batch_size,
+            "remainder": order.remainder,
+            "how": "stored" if shuffle is None else shuffle.how,
+            "seed": 0 if shuffle is None else shuffle.seed,
+            "run": order.run,
+            "lanes": order.lanes,
+        }
 
 
 def make_plan(options: LoadOptions, source: OpenSplit) -> ReadPlan:
@@ -238,55 +232,64 @@ def make_plan(options: LoadOptions, source: OpenSplit) -> ReadPlan:
 
     Options that do not fit the dataset, or the run that they resume, are an OptionsError.
     """
-    begin, split = options.begin, source.split
-    stored = Stored(
-        max(1.0, split.record_bytes / max(1, split.num_examples)),
-        len(split.shards),
-        is_permuted=not _is_adopted(source.manifest.options),
-        is_compressed=source.manifest.compression != "none",
-    )
+    begin, worker, split = options.begin, options.this_worker, source.split
+    record_bytes = max(1.0, split.record_bytes / max(1, split.num_examples))
+    is_compressed = source.manifest.compression != "none"
     population = choose_population(options, source)
-    check_workers(begin.order, options.batch_size, options.this_worker)
+    check_workers(begin.order, options.batch_size, worker)
     shuffle = kept_shuffle(options.shuffle, begin.order)
-    assignment = assign(
-        population.num_positions,
-        stored,
-        batch_size=options.batch_size,
-        worker=options.this_worker,
-        remainder=options.remainder,
-        shuffle=shuffle,
-    )
-    facts = None
-    if begin.order is not None or options.tracker is not None:
-        facts = order_facts(source, population, assignment, shuffle)
-        check_same_order(begin.order, facts)
-    check_start(begin, options.epochs, assignment, shuffle)
-    order = RunOrder(
-        num_positions=population.num_positions,
-        run=assignment.run,
-        seed=order_seed(shuffle.seed, source.manifest.build_id) if shuffle is not None else 0,
-        lanes=assignment.lanes,
-        # see MOST_COMPRESSED_LANES
-        is_entered=not stored.is_compressed,
-    )
-    return ReadPlan(
+    run = lanes = usual = 0
+    if shuffle is not None and shuffle.how == "full":
+        run = 1
+    elif shuffle is not None:
+        # If the workers divide the lanes, none of these values depends on the number of workers, and
+        # neither does the order.
+        whole, most = (
+            options.batch_size * worker.count,
+            MOST_COMPRESSED_LANES if is_compressed else MOST_LANES,
+        )
+        usual, lanes = (num_lanes(whole, count, shuffle.lanes, most) for count in (1, worker.count))
+        run = shuffle.run or run_length(
+            population.num_positions,
+            lanes,
+            record_bytes,
+            is_permuted=not _is_adopted(source.manifest.options),
+            # entering a run decompressed everything before it in its shard
+            num_shards=len(split.shards) if is_compressed else None,
+        )
+    order = Order(
         population=population,
+        batch_size=options.batch_size,
+        worker=worker,
+        remainder=options.remainder,
+        seed=order_seed(shuffle.seed, source.manifest.build_id) if shuffle is not None else 0,
+        run=run,
+        lanes=lanes,
+        # see MOST_COMPRESSED_LANES
+        is_entered=not is_compressed,
+    )
+    plan = ReadPlan(
+        source=source,
+        shuffle=shuffle,
         order=order,
-        assignment=assignment,
-        record_bytes=stored.record_bytes,
+        record_bytes=record_bytes,
         begin=begin,
         epochs=options.epochs,
         is_next_epoch_each_time=options.is_one_pass and options.differs_by_epoch,
-        facts=facts,
     )
+    if begin.order is not None:
+        check_same_order(begin.order, plan.facts)
+    check_start(begin, options.epochs, order, usual)
+    return plan
 
 
-def no_steps(source: OpenSplit, assignment: Assignment) -> str:
+def no_steps(plan: ReadPlan) -> str:
     """Return the warning that an epoch has no steps, with the reason."""
+    order = plan.order
     return (
-        f"split {source.name!r} has {assignment.num_positions} examples, fewer than the global batch size "
-        f"{assignment.global_batch_size} (batch_size={assignment.batch_size} on each of "
-        f"{counted(assignment.worker.count, 'worker')}), so that remainder={assignment.remainder!r} leaves "
+        f"split {plan.source.name!r} has {order.num_positions} examples, fewer than the global batch size "
+        f"{order.global_batch_size} (batch_size={order.batch_size} on each of "
+        f"{counted(order.worker.count, 'worker')}), so that remainder={order.remainder!r} leaves "
         "no steps; use a smaller batch size, remainder='keep' for evaluation, or remainder='pad', which "
         "delivers weights that losses and metrics must use"
     )

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfshards.loader.options.selection import Part
-from tfshards.loader.order.epoch import Ints
+from tfshards.schemas.index import IntArray as Ints
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,8 +23,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.loader.reading.frames import REMEDY, Frames, Place, intervals_of
-from tfshards.loader.reading.source import OpenSplit
+from tfshards.loader.options.load_options import Cache
+from tfshards.loader.reading.frames import REMEDY, Frames, Place
+from tfshards.loader.reading.source import OpenSplit, compressed
 from tfshards.schemas import FormatError, InputError, Problem, Shard
 from tfshards.schemas.columns import Octets
 from tfshards.schemas.compression import CODEC_ERRORS, unpacked
@@ -50,19 +51,23 @@ _LOG = logging.getLogger("tfshards.loader")
 _lock = threading.Lock()
 
 
-def copied_shards(source: OpenSplit, folder: Path, *, strict: bool) -> list[AnyPath]:
+def copied_shards(source: OpenSplit, cache: Cache | None, *, strict: bool) -> list[AnyPath]:
     """Return the paths from which shards are read: of their copies, after making those that are missing.
 
     Args:
         source: the split.
-        folder: the cache.
+        cache: where copies are; without one, or with a limit, all shards are read where they are.
         strict: whether a shard that differs from the manifest is an error, rather than read where it is.
 
     Raises:
         FormatError: a shard differs from the manifest.
-        InputError: the folder cannot be used, or the disk is full.
+        InputError: the folder cannot be used, the disk is full, or shards are compressed and not copied.
     """
-    folder = split_folder(folder, source)
+    if cache is None or cache.most_bytes is not None:
+        if source.manifest.compression != "none":
+            raise compressed(source.root)
+        return [source.root / shard.path for shard in source.split.shards]
+    folder = split_folder(cache.folder, source)
     try:
         # One at a time: a second load of the same split waits for the copies and then uses them.
         with _lock, _locked(folder):
@@ -216,9 +221,9 @@ class FirstRecords:
     holds is checked like any record when it is read, so that a crash, or another process, can do no harm.
     """
 
-    def __init__(self, source: OpenSplit, folder: Path, most_bytes: int, frames: Frames) -> None:
+    def __init__(self, source: OpenSplit, cache: Cache, frames: Frames) -> None:
         """Open the cache of a split; InputError if the folder cannot be used."""
-        folder = split_folder(folder, source) / "first"
+        folder = split_folder(cache.folder, source) / "first"
         paths = [copy_of(shard, folder) for shard in frames.shards]
         try:
             for parent in {path.parent for path in paths}:
@@ -234,12 +239,12 @@ class FirstRecords:
             raise _unusable(error.filename or folder, error) from error
         self.frames: Frames = frames.read_from(paths)
         self._lengths = frames.places(np.arange(len(frames))).lengths
-        self._most_bytes, self._lock = most_bytes, threading.Lock()
+        self._most_bytes, self._lock = cache.most_bytes or 0, threading.Lock()
 
     def has(self, numbers: Ints) -> npt.NDArray[np.bool_]:
         """Return which records are in the cache, with headers that state their lengths: a bool vector."""
         found: npt.NDArray[np.bool_] = self._is_kept[numbers] > 0
-        firsts, counts, _, _ = intervals_of(numbers[np.newaxis, found], self.frames.ends)
+        firsts, counts, _, _ = self.frames.intervals(numbers[np.newaxis, found], found[found])
         found[np.isin(numbers, self.frames.lies(firsts, counts))] = False
         return found
 

@@ -77,10 +77,10 @@ class Frames:
         self,
         root: AnyPath,
         shards: Sequence[Shard],
+        paths: Sequence[AnyPath],
         *,
         is_checked: bool = True,
         indexes: Sequence[RecordIndex | None] = (),
-        copies: Sequence[AnyPath] = (),
         versions: Sequence[str] = (),
         is_whole: bool = True,
     ) -> None:
@@ -89,22 +89,27 @@ class Frames:
         Args:
             root: the dataset.
             shards: the shards of the split.
+            paths: what is read: the shards, or uncompressed copies of them.
             is_checked: whether checksums are compared.
             indexes: the indexes of the shards, as far as they are known.
-            copies: uncompressed files that are read instead of the shards, if there are any.
             versions: the ETags of the objects that are read, if the shards are in a bucket.
             is_whole: whether files of another size than in the manifest are refused.
         """
         self.root: AnyPath = root
         self.shards: Sequence[Shard] = shards
-        self.paths: Sequence[AnyPath] = copies or [root / shard.path for shard in shards]
-        self.is_local: bool = all(isinstance(path, Path) for path in self.paths)
+        self.paths: Sequence[AnyPath] = paths
+        # of each shard; and whether all are on this machine
+        self.is_remote: npt.NDArray[np.bool_] = np.array([not isinstance(path, Path) for path in paths], bool)
+        self.is_local: bool = not self.is_remote.any()
         self.sizes: Ints = np.array([shard.num_examples for shard in shards], np.int64)
         self.ends: Ints = np.cumsum(self.sizes)
         self._is_checked, self._versions, self._is_whole = is_checked, versions, is_whole
         # For each shard the offsets of its records, and its end; not used before the index is read.
         self._offsets = np.empty(int(self.sizes.sum()) + len(shards), np.int64)
         self._is_known = np.zeros(len(shards), np.bool_)
+        # Records that are the first ones of their shards; negative numbers are no records.
+        self._starts_shard = np.zeros(int(self.sizes.sum()) + 3, np.bool_)
+        self._starts_shard[self.ends] = True
         # Records whose headers were found to state the right length.
         self._is_true = np.zeros(int(self.sizes.sum()), np.bool_)
         self._files: OrderedDict[int, _File] = OrderedDict()
@@ -113,10 +118,10 @@ class Frames:
             if index is not None:
                 self._keep(shard, index)
 
-    def read_from(self, paths: Sequence[AnyPath]) -> Frames:
+    def read_from(self, paths: Sequence[Path]) -> Frames:
         """Return the same frames, read from other files of this machine."""
         other = copy(self)
-        other.paths, other.is_local, other._versions = paths, True, ()
+        other.paths, other.is_local, other.is_remote = paths, True, np.zeros(len(paths), np.bool_)
         other._files, other._lock = OrderedDict(), threading.Lock()
         other._is_true = np.zeros(len(self), np.bool_)
         return other
@@ -198,6 +203,28 @@ class Frames:
 
         return np.array([can(number) for number in numbers.tolist()], np.bool_)
 
+    def intervals(self, numbers: Ints, kinds: npt.NDArray[np.bool_]) -> tuple[Ints, Ints, Ints, Ints]:
+        """Return the intervals of neighbors in one shard, in order.
+
+        Args:
+            numbers: shape ``(lanes, n)`` int64: the examples of each lane; a negative one is an interval of
+                its own.
+            kinds: shape ``(lanes * n,)``: where the examples are; no interval has two kinds.
+
+        Returns:
+            The first number and the count of each interval, and for each lane the index of its first
+            interval, with the number of all intervals at the end; and the place of each first number in
+            ``numbers``.
+        """
+        flat, width = numbers.reshape(-1), numbers.shape[1]
+        is_first = np.ones(len(flat), np.bool_)
+        is_first[1:] = (flat[1:] != flat[:-1] + 1) | (flat[1:] < 0) | (kinds[1:] != kinds[:-1])
+        is_first |= self._starts_shard[flat]
+        is_first[:: max(1, width)] = True
+        rows = np.flatnonzero(is_first)
+        lanes = np.searchsorted(rows, np.arange(len(numbers) + 1) * width)
+        return flat[rows], np.diff(np.append(rows, len(flat))), lanes, rows
+
     def lies(self, firsts: Ints, counts: Ints) -> Ints:
         """Return the numbers of local records whose headers state another length than the index has.
 
@@ -260,8 +287,9 @@ class Frames:
         Raises:
             FormatError: a file is missing, cut or changed.
         """
+        is_remote = bool(self.is_remote[place.shards].any())
         if gap is None:
-            gap = _LOCAL_GAP if self.is_local else _REMOTE_GAP
+            gap = _REMOTE_GAP if is_remote else _LOCAL_GAP
         pieces, starts = pieces_of(*place, gap)
         ends = np.cumsum(pieces.lengths)
         data = make(int(ends[-1]) if len(ends) else 0)
@@ -270,14 +298,14 @@ class Frames:
         parts = [view[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
         places = pieces.shards.tolist(), pieces.offsets.tolist()
         # in a bucket many at the same time
-        each = map if self.is_local else _requests(os.getpid()).map
+        each = _requests(os.getpid()).map if is_remote else map
         deque(each(self._read_into, parts, *places), maxlen=0)
         return data, starts
 
     def _read_into(self, part: memoryview, shard: int, offset: int) -> None:
         """Fill ``part`` with the bytes of a shard from an offset on; FormatError if it has none."""
         try:
-            if not self.is_local:
+            if self.is_remote[shard]:
                 version = self._versions[shard] if self._versions else None
                 part[:] = view_range(self.paths[shard], offset, offset + len(part), version)
                 return
@@ -401,48 +429,6 @@ def pieces_of(shards: Ints, offsets: Ints, lengths: Ints, gap: int) -> tuple[Pla
     starts = np.empty(count, np.int64)
     starts[order] = offsets - np.repeat(pieces.offsets - begins, counts)
     return pieces, starts
-
-
-def intervals_of(
-    numbers: Ints, ends: Ints, kinds: npt.NDArray[np.bool_] | None = None
-) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return the intervals of neighbors in one shard, in order.
-
-    Args:
-        numbers: shape ``(lanes, n)`` int64: the examples of each lane; a negative one is an interval of its
-            own.
-        ends: shape ``(shards,)`` int64: the number after the last one of each shard.
-        kinds: shape ``(lanes * n,)``: where the examples are; no interval has two kinds.
-
-    Returns:
-        The first number and the count of each interval, and for each lane the index of its first interval,
-        with the number of all intervals at the end; and the place of each first number in ``numbers``.
-    """
-    flat, width = numbers.reshape(-1), numbers.shape[1]
-    is_first = np.ones(len(flat), np.bool_)
-    is_first[1:] = (flat[1:] != flat[:-1] + 1) | (flat[1:] < 0)
-    is_first[:: max(1, width)] = True
-    if kinds is not None:
-        is_first[1:] |= kinds[1:] != kinds[:-1]
-    rows = np.flatnonzero(is_first)
-    firsts, counts = flat[rows], np.diff(np.append(rows, len(flat)))
-    lanes = np.searchsorted(rows, np.arange(len(numbers) + 1) * width)
-    first_shards, last_shards = (
-        np.searchsorted(ends, each, side="right") for each in (firsts, firsts + counts - 1)
-    )
-    if (first_shards == last_shards).all():
-        return firsts, counts, lanes, rows
-    # an interval has a part in each of its shards, which is empty in an empty one
-    parts = last_shards - first_shards + 1
-    row = np.repeat(np.arange(len(rows)), parts)
-    shard = first_shards[row] + np.arange(len(row)) - (np.cumsum(parts) - parts)[row]
-    low = np.maximum(firsts[row], np.append(0, ends)[shard])
-    low = np.where(firsts[row] < 0, firsts[row], low)
-    high = np.minimum((firsts + counts)[row], np.append(ends, np.iinfo(np.int64).max)[shard])
-    high = np.where(firsts[row] < 0, low + 1, high)
-    kept = high > low
-    lanes = np.append(0, np.cumsum(kept))[np.append(0, np.cumsum(parts))[lanes]]
-    return low[kept], (high - low)[kept], lanes, (rows[row] + low - firsts[row])[kept]
 
 
 def read_values(root: AnyPath, frames: Frames, columns: Columns, numbers: Ints) -> Values:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from tfshards.loader.options.load_options import LoadOptions
+from tfshards.loader.options.load_options import Cache, LoadOptions
 from tfshards.loader.reading.cache import FirstRecords, copied_shards
 from tfshards.loader.reading.damage import Damage
 from tfshards.loader.reading.frames import REMEDY, Frames
-from tfshards.loader.reading.source import OpenSplit, compressed
+from tfshards.loader.reading.source import OpenSplit
 from tfshards.loader.reading.windows import Windows
 from tfshards.schemas import FormatError, OptionsError, Problem, Shard
 from tfshards.schemas.companions import read_index
@@ -28,11 +28,6 @@ def open_frames(source: OpenSplit, options: LoadOptions) -> tuple[Frames, Damage
         FormatError: a file is missing, or differs from the manifest; of shards not if damage is skipped.
     """
     root, shards = source.root, source.split.shards
-    bound, folder = options.cache_bytes, options.cache_folder
-    if source.manifest.compression != "none" and (folder is None or bound is not None):
-        raise compressed(root)
-    if bound is not None:
-        folder = None
     is_skipped = options.on_damage == "skip"
     # Two threads ask for one shard at the same time, so that 32 shards in a store take two round trips.
     with ThreadPoolExecutor(_NUM_REMOTE if isinstance(root, RemotePath) else _NUM_LOCAL) as threads:
@@ -48,8 +43,8 @@ def open_frames(source: OpenSplit, options: LoadOptions) -> tuple[Frames, Damage
     frames = Frames(
         root,
         shards,
+        copied_shards(source, options.cached, strict=not is_skipped),
         indexes=[index for index, _ in indexes],
-        copies=[] if folder is None else copied_shards(source, folder, strict=not is_skipped),
         versions=[version for _, version in files] if isinstance(root, RemotePath) else (),
         is_whole=not is_skipped,
     )
@@ -59,18 +54,14 @@ def open_frames(source: OpenSplit, options: LoadOptions) -> tuple[Frames, Damage
 
 
 def open_windows(
-    source: OpenSplit, options: LoadOptions, frames: Frames, *, is_scattered: bool
+    source: OpenSplit, cache: Cache | None, frames: Frames, *, is_scattered: bool
 ) -> Windows | None:
     """Return what fetches the records of a bucket, or of a cache with a limit; None if files are read.
 
-    Args:
-        source: the split.
-        options: what is asked for.
-        frames: its records.
-        is_scattered: whether records are read that are no neighbors.
+    ``is_scattered`` is whether records are read that are no neighbors.
     """
-    bound, folder = options.cache_bytes, options.cache_folder
-    if bound is None and frames.is_local:
+    is_limited = cache is not None and cache.most_bytes is not None
+    if frames.is_local and not is_limited:
         return None
     if is_scattered:
         num_bytes = sum(shard.record_bytes for shard in frames.shards)
@@ -80,10 +71,7 @@ def open_windows(
             "before the first step",
             code="cache-needed",
         )
-    cache = None
-    if bound is not None and folder is not None:
-        cache = FirstRecords(source, folder, bound, frames)
-    return Windows(frames, cache)
+    return Windows(frames, FirstRecords(source, cache, frames) if cache and is_limited else None)
 
 
 def _check_own(frames: Frames, faults: Sequence[str]) -> None:

@@ -78,7 +78,8 @@ class OpenSplit:
         if schema.label is not None:
             return np.isin(self.labels(), numbers)
         name = next(feature.name for feature in schema.features if feature.is_label)
-        frames = Frames(self.root, self.split.shards, is_checked=True)
+        shards = self.split.shards
+        frames = Frames(self.root, shards, [self.root / shard.path for shard in shards])
         lists = cast("Sequence[npt.NDArray[np.int64]]", all_values(self.root, frames, schema[name]))
         return np.array([bool(np.isin(each, numbers).any()) for each in lists], np.bool_)
 

@@ -10,10 +10,9 @@ from collections import defaultdict, deque
 from typing import IO
 
 import numpy as np
-import numpy.typing as npt
 
 from tfshards.loader.reading.cache import FirstRecords
-from tfshards.loader.reading.frames import Frames, Place, intervals_of
+from tfshards.loader.reading.frames import Frames, Place
 from tfshards.schemas import FormatError
 from tfshards.schemas.columns import Octets
 from tfshards.schemas.index import FRAME_OVERHEAD
@@ -29,45 +28,39 @@ class Windows:
     """Fetches the records of chunks, and keeps the last two chunks of each reader."""
 
     def __init__(self, frames: Frames, cache: FirstRecords | None) -> None:
-        """Prepare to fetch; with a cache, what it has is not fetched."""
+        """Prepare to fetch what is in a bucket; with a cache, all that it lacks."""
         self._frames, self._cache = frames, cache
+        # the files of what is not fetched
+        self.near: Frames = frames if cache is None else cache.frames
         self._open: dict[int, deque[_MemoryFile]] = defaultdict(lambda: deque(maxlen=2))
         self._lock = threading.Lock()
-        cached = [] if cache is None else [str(path) for path in cache.frames.paths]
-        self._cached_paths = np.array([*cached, os.devnull], object)
 
-    def chunk(self, reader: int, numbers: Ints) -> tuple[npt.NDArray[np.object_], Ints, Ints]:
-        """Return files, intervals and lanes of a ``Chunk``.
+    def fetch(self, reader: int, numbers: Ints) -> tuple[str, Ints]:
+        """Return a file with the records of a chunk that are not in ``near``, and where in it each begins.
 
         Args:
             reader: who reads it.
-            numbers: shape ``(lanes, n)`` int64: the examples of each lane.
+            numbers: the examples, int64; ``UNREADABLE`` is put in the place of those that cannot be fetched.
+
+        Returns:
+            The path, and an int64 vector of offsets, -1 for what is not in the file.
         """
         flat = numbers.reshape(-1)
         rows = np.flatnonzero(flat >= 0)
-        is_cached = np.zeros(len(flat), np.bool_)
-        if self._cache is not None:
-            is_cached[rows] = self._cache.has(flat[rows])
-            rows = rows[~is_cached[rows]]
         place = self._frames.places(flat[rows])
+        is_far = self._frames.is_remote[place.shards] if self._cache is None else ~self._cache.has(flat[rows])
+        rows, place = rows[is_far], Place(*(each[is_far] for each in place))
         window, starts = self._fetched(place)
         is_read = starts >= 0
-        flat[rows[~is_read]] = UNREADABLE
         if self._cache is not None:
             kept = Place(*(each[is_read] for each in place))
             self._cache.keep(flat[rows[is_read]], kept, window.data, starts[is_read])
+        flat[rows[~is_read]] = UNREADABLE
         with self._lock:
             self._open[reader].append(window)
-        files = np.append(self._cached_paths, np.array([window.path], object))
-        where = np.zeros(len(flat), np.int64)
+        where = np.full(len(flat), -1, np.int64)
         where[rows] = starts
-        firsts, counts, lanes, heads = intervals_of(numbers, self._frames.ends, is_cached)
-        shards, offsets, _ = self._frames.places(np.maximum(firsts, 0))
-        of_cache = is_cached[heads]
-        offsets = np.where(firsts < 0, 0, np.where(of_cache, offsets, where[heads]))
-        # the file after the cached ones is empty
-        file = np.where(of_cache, shards, np.where(firsts < 0, len(files) - 2, len(files) - 1))
-        return files, np.stack([file, offsets, counts], axis=1), lanes
+        return window.path, where
 
     def _fetched(self, place: Place) -> tuple[_MemoryFile, Ints]:
         """Return a file of the bytes of frames, and where each begins; -1 if it is missing, or lies."""

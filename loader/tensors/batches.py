@@ -3,31 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 import tensorflow as tf
 
-from tfshards.loader.examples.boxes import moved_points
-from tfshards.loader.examples.content import Content, pixels_shape, without_elements
-from tfshards.loader.graph.raw_ops import without_autograph
-from tfshards.loader.graph.stages import call_method, flat_mapped, mapped, unbatched
+from tfshards.loader.examples.content import (
+    MAP_SEED,
+    Content,
+    check_takes_weight,
+    without_elements,
+)
 from tfshards.loader.options.load_options import WEIGHT
 from tfshards.loader.options.worker import num_cpus
 from tfshards.loader.reading.damage import PADDING
-from tfshards.loader.tensors.decode import decode_image, decode_with_region
+from tfshards.loader.tensors.decode import GRAPH, decode_image
 from tfshards.loader.tensors.description import description_of
-from tfshards.loader.tensors.feed import MAP_SEED, Feed
-from tfshards.loader.tensors.labels import example_weights
-from tfshards.loader.tensors.ops import GRAPH
+from tfshards.loader.tensors.feed import Feed
 from tfshards.loader.tensors.records import completed, read_groups
-from tfshards.loader.tensors.specs import (
-    Batch,
-    Nest,
-    Values,
-    check_returned,
-    is_list,
-    with_elements,
+from tfshards.loader.tensors.stages import (
+    call_method,
+    fail_unless,
+    flat_mapped,
+    mapped,
+    unbatched,
+    without_autograph,
 )
-from tfshards.schemas import Feature
+from tfshards.schemas import Feature, OptionsError
+
+# The result of the user's function for an example: a tensor, or dicts and tuples of tensors.
+Nest: TypeAlias = "tf.Tensor"
+# The features by name, and the tensors that accompany them until batches are made, by name: "real", "weight",
+# and the random draws for an example.
+Values: TypeAlias = "tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]"
+Batch: TypeAlias = "tuple[Nest, dict[str, tf.Tensor]]"
 
 
 def without_padding(values: Nest, extra: Mapping[str, tf.Tensor]) -> Batch:
@@ -116,10 +124,10 @@ DECODED_PER_CPU = 4
 PARSED_AHEAD, BATCHES_AHEAD = 2, 2
 
 
-def make_batches(feed: Feed, content: Content) -> tf.data.Dataset:
+def make_batches(feed: Feed) -> tf.data.Dataset:
     """Return the batches of what ``feed`` plans, some of them ready before they are requested."""
     if not feed.plan.is_next_epoch_each_time:
-        return _batches(feed, content, *feed.begin())
+        return _batches(feed, *feed.begin())
     scalar = tf.TensorSpec([], tf.int64)
 
     def of_iteration(begin: tf.Tensor, end: tf.Tensor) -> tf.data.Dataset:
@@ -134,19 +142,19 @@ def make_batches(feed: Feed, content: Content) -> tf.data.Dataset:
         marks = none.concatenate(second).concatenate(none.repeat(feed.sure - 3)).concatenate(sure)
         if feed.sure < 3:
             marks = none.repeat(feed.sure - 1).concatenate(sure)
-        marked = tf.data.Dataset.zip(_batches(feed, content, begin, end), marks.concatenate(none.repeat()))
+        marked = tf.data.Dataset.zip(_batches(feed, begin, end), marks.concatenate(none.repeat()))
         return mapped(marked, lambda batch, _: batch)
 
     iterations = mapped(tf.data.Dataset.range(1), lambda _: tuple(call_method(feed.begin, [], [scalar] * 2)))
     return flat_mapped(iterations, of_iteration)
 
 
-def _batches(feed: Feed, content: Content, begin: tf.Tensor, end: tf.Tensor) -> tf.data.Dataset:
+def _batches(feed: Feed, begin: tf.Tensor, end: tf.Tensor) -> tf.data.Dataset:
     """Return the batches of the chunks ``[begin, end)``."""
-    assignment = feed.plan.assignment
+    order, content = feed.plan.order, feed.content
 
     def parse(begin: tf.Tensor, end: tf.Tensor, records: tf.Tensor) -> Values:
-        return _parse(content, feed, *completed(feed, begin, end, records))
+        return _parse(feed, *completed(feed, begin, end, records))
 
     parsed = mapped(read_groups(feed, begin, end), parse, PARSED_AHEAD)
     if feed.group > 1 or content.by_example:
@@ -160,20 +168,20 @@ def _batches(feed: Feed, content: Content, begin: tf.Tensor, end: tf.Tensor) -> 
             check_returned(examples.element_spec[0], content.adds_weight)
         specs = [each for each in tf.nest.flatten(examples.element_spec) if isinstance(each, tf.TensorSpec)]
         batch = examples.ragged_batch if any(is_list(each.shape) for each in specs) else examples.batch
-        steps = batch(assignment.batch_size, drop_remainder=True)
-    if assignment.remainder == "keep":
+        steps = batch(order.batch_size, drop_remainder=True)
+    if order.remainder == "keep":
         steps = mapped(steps, without_padding)
     return mapped(steps, lambda *batch: delivered(content, *batch)).prefetch(BATCHES_AHEAD)
 
 
-def _parse(content: Content, feed: Feed, begin: tf.Tensor, end: tf.Tensor, records: tf.Tensor) -> Values:
+def _parse(feed: Feed, begin: tf.Tensor, end: tf.Tensor, records: tf.Tensor) -> Values:
     """Return the values of the steps ``[begin, end)``: ``(steps, batch_size, ...)``, or ``(rows, ...)``.
 
     The latter for groups of one step, and if examples are processed one by one.
     """
-    assignment = feed.plan.assignment
+    order, content = feed.plan.order, feed.content
     numbers = tf.constant(0, tf.int64)
-    if content.is_random or assignment.remainder != "drop":
+    if content.is_random or order.remainder != "drop":
         # records that are found to be damaged now are padding
         with tf.control_dependencies([records]):
             (numbers,) = call_method(feed.numbers, [begin, end], [tf.TensorSpec([None], tf.int64)])
@@ -183,13 +191,16 @@ def _parse(content: Content, feed: Feed, begin: tf.Tensor, end: tf.Tensor, recor
         # unbatch() ends the process on a tensor without elements (TensorFlow 2.21): a bool replaces it
         values[feature.name] = tf.zeros([tf.shape(records)[0]], tf.bool)
     extra = {}
-    if assignment.remainder != "drop":
+    if order.remainder != "drop":
         extra["real"] = numbers > PADDING
     if content.weighing is not None:
-        extra["weight"] = example_weights(content.weighing, parsed)
+        specs = [tf.TensorSpec([None], tf.float32), tf.TensorSpec([], tf.string)]
+        found, fault = call_method(feed.weights, [parsed[content.weighing.feature.name]], specs)
+        with tf.control_dependencies([fail_unless(fault)]):
+            extra["weight"] = tf.identity(found)
     if content.is_random:
-        specs = {name: tf.TensorSpec([None, *shape], dtype) for name, (shape, dtype) in feed.drawn.items()}
-        extra |= dict(zip(specs, call_method(feed.draws, [begin, numbers], [*specs.values()]), strict=True))
+        drawn = {name: tf.TensorSpec([None, *shape], dtype) for name, (shape, dtype) in feed.drawn.items()}
+        extra |= dict(zip(drawn, call_method(feed.draws, [begin, numbers], [*drawn.values()]), strict=True))
     if content.by_example:
         return values, extra
     return _in_steps(values, feed), _in_steps(extra, feed)
@@ -197,7 +208,7 @@ def _parse(content: Content, feed: Feed, begin: tf.Tensor, end: tf.Tensor, recor
 
 def _in_steps(values: Mapping[str, tf.Tensor], feed: Feed) -> dict[str, tf.Tensor]:
     """Return the rows of a group as ``(steps, batch_size, ...)``, or of one step with a static size."""
-    rows, found = feed.plan.assignment.batch_size, {}
+    rows, found = feed.plan.order.batch_size, {}
     for name, value in values.items():
         is_ragged = isinstance(value, tf.RaggedTensor)
         if feed.group > 1:
@@ -224,7 +235,7 @@ def _example_work(content: Content) -> Callable[..., Batch]:
 
     @without_autograph
     def decode(values: Mapping[str, tf.Tensor], extra: Mapping[str, tf.Tensor]) -> Values:
-        decoded = _decode_images(content, values, extra)
+        decoded = content.decoded(GRAPH, decode_image, values, extra)
         return decoded, {name: value for name, value in extra.items() if name in _KEPT}
 
     user_map = content.user_map
@@ -249,22 +260,38 @@ def _example_work(content: Content) -> Callable[..., Batch]:
     return work
 
 
-def _decode_images(
-    content: Content, values: Mapping[str, tf.Tensor], extra: Mapping[str, tf.Tensor]
-) -> dict[str, tf.Tensor]:
-    """Return the values of one example with its images decoded, and its boxes moved with them."""
-    decoded = dict(values)
-    for feature in content.features:
-        image, name = content.images.get(feature.name), feature.name
-        if image is None:
-            continue
-        encoded, raw_shape = decoded[name], feature.shape if feature.pixels else None
-        if any(each.image == name for each in content.points):
-            pixels, region = decode_with_region(encoded, image, extra, feature.dtype, raw_shape)
-            decoded = moved_points(GRAPH, decoded, content.points, name, image, region, extra)
-        else:
-            pixels = decode_image(encoded, image, extra, feature.dtype, raw_shape)
-        decoded[name] = (
-            tf.ensure_shape(pixels, pixels_shape(feature, image)) if image.size is None else pixels
-        )
-    return decoded
+def check_returned(spec: object, adds_weight: bool) -> None:
+    """Raise unless results of ``map_fn`` with this ``element_spec`` can be batched."""
+    leaves = tf.nest.flatten(spec)
+    if not leaves:
+        raise OptionsError(f"map_fn returns {spec!r}; it must return the tensors that go into a batch")
+    for leaf in leaves:
+        if not isinstance(leaf, (tf.TensorSpec, tf.RaggedTensorSpec)):
+            kind = type(leaf).__name__.removesuffix("Spec").replace("NoneTensor", "None")
+            raise OptionsError(f"map_fn returns {kind}; return tensors, alone or in dicts and tuples")
+        is_whole = leaf.shape.rank is not None and None not in leaf.shape.as_list()
+        if isinstance(leaf, tf.TensorSpec) and not is_whole and not is_list(leaf.shape):
+            raise OptionsError(
+                f"map_fn returns a tensor of shape {leaf.shape}: examples whose shapes may differ cannot be "
+                "batched; give each the same size, for example with tf.image.resize, or state its shape "
+                "with tf.ensure_shape"
+            )
+    if adds_weight:
+        check_takes_weight(spec, "a tensor" if isinstance(spec, tf.TypeSpec) else f"a {type(spec).__name__}")
+
+
+def is_list(shape: tf.TensorShape) -> bool:
+    """Whether an example's tensor is a list of any length, of values, rows or images of one shape."""
+    sides = [] if shape.rank is None else shape.as_list()
+    return sides[:1] == [None] and None not in sides[1:]
+
+
+def with_elements(content: Content, values: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """Return the features of a batch or an example by name, in order, including those without elements."""
+    whole = {feature.name: values[feature.name] for feature in content.features}
+    for feature in without_elements(content.features):
+        dtype = tf.string if feature.dtype == "bytes" else feature.dtype
+        replaced = whole[feature.name]
+        empty = tf.zeros(tf.concat([tf.shape(replaced), feature.shape], axis=0), dtype)
+        whole[feature.name] = tf.ensure_shape(empty, [*replaced.shape, *feature.shape])
+    return whole

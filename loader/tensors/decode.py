@@ -3,16 +3,42 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
 
+from tfshards.loader.examples.content import pixels_shape
 from tfshards.loader.examples.crops import AXES, GRAY_SHIFT, GRAY_WEIGHTS, box_of
+from tfshards.loader.examples.ops import Ops
 from tfshards.loader.options.image import Image
-from tfshards.loader.tensors.ops import GRAPH
-from tfshards.schemas import pixel_files
+from tfshards.schemas import Feature, pixel_files
+
+
+def _checked(values: tf.Tensor, condition: tf.Tensor, message: str) -> tf.Tensor:
+    with tf.control_dependencies([tf.debugging.assert_equal(condition, True, message)]):
+        return tf.identity(values)
+
+
+GRAPH = Ops(
+    arange=lambda stop: tf.range(stop, dtype=tf.int64),
+    minimum=tf.minimum,
+    maximum=tf.maximum,
+    where=tf.where,
+    concat=lambda arrays: tf.concat(arrays, axis=0),
+    unstack=tf.unstack,
+    stack=lambda arrays, axis: tf.stack(arrays, axis),
+    reshape=tf.reshape,
+    cast=lambda values, dtype: tf.cast(values, dtype),
+    sqrt=tf.sqrt,
+    rint=tf.round,
+    all_of=lambda rows: tf.reduce_all(rows, axis=-1),
+    argmax=lambda values: tf.argmax(tf.cast(values, tf.int32)),
+    kept=tf.boolean_mask,
+    exchanged=lambda values, indices: tf.gather(values, indices, axis=1),
+    checked=_checked,
+    length=lambda rows: tf.shape(rows, tf.int64)[0],
+)
 
 
 def flipped(pixels: tf.Tensor, image: Image, draws: Mapping[str, tf.Tensor]) -> tf.Tensor:
@@ -32,52 +58,28 @@ _DCT = "INTEGER_ACCURATE"
 _FEW = 2
 
 
-# Height, width and channels of an image that is stored as its pixels, in no file; None for a file.
-RawShape: TypeAlias = "Sequence[int | None] | None"
-
-
 def decode_image(
     encoded: tf.Tensor,
     image: Image,
     draws: Mapping[str, tf.Tensor],
-    stored: str = "uint8",
-    raw_shape: RawShape = None,
-) -> tf.Tensor:
+    feature: Feature,
+    *,
+    with_region: bool,
+) -> list[tf.Tensor]:
     """Return the pixels of one image, shape ``(height, width, channels)``, as specified by ``image``.
 
     Args:
         encoded: scalar string: JPEG, PNG, GIF (its first frame), BMP, or WebP with the same channels; or
-            little-endian pixels of shape ``raw_shape``.
-        stored: dtype of the feature: uint8, or uint16, for which values of 8 bits are multiplied by 257.
+            little-endian pixels, if they are in no file. Of a feature of uint16, values of 8 bits are
+            multiplied by 257.
+        image: the options of the image, which are complete.
+        draws: the random values of its example.
+        feature: the feature.
+        with_region: whether the region of the stored image that the pixels show is returned, too:
+            ``[height, width, top, left, height, width]`` int32 of the stored image and of its crop. It costs
+            5 % of the decoding.
     """
-    return _decoded(encoded, image, draws, tf.as_dtype(stored), raw_shape, with_region=False)[0]
-
-
-def decode_with_region(
-    encoded: tf.Tensor,
-    image: Image,
-    draws: Mapping[str, tf.Tensor],
-    stored: str = "uint8",
-    raw_shape: RawShape = None,
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the pixels of one image as ``decode_image`` does, and the region of the stored image they show.
-
-    The region is ``[height, width, top, left, height, width]`` int32 of the stored image and of its crop.
-    """
-    pixels, region = _decoded(encoded, image, draws, tf.as_dtype(stored), raw_shape, with_region=True)
-    return pixels, region
-
-
-def _decoded(
-    encoded: tf.Tensor,
-    image: Image,
-    draws: Mapping[str, tf.Tensor],
-    stored: tf.DType,
-    raw_shape: RawShape,
-    *,
-    with_region: bool,
-) -> list[tf.Tensor]:
-    """Return the pixels, and the region that they show only on demand: it costs 5 % of the decoding."""
+    stored, raw_shape = tf.as_dtype(feature.dtype), feature.shape if feature.pixels else None
 
     def shown(pixels: tf.Tensor, sides: tf.Tensor | None, box: tf.Tensor | None) -> list[tf.Tensor]:
         if not with_region:
@@ -144,7 +146,9 @@ def _decoded(
     else:
         pixels = resized()
     # Flipped last, when the pixels use the fewest bytes.
-    return [flipped(pixels, image, draws), *found[1:]]
+    pixels = flipped(pixels, image, draws)
+    pixels = tf.ensure_shape(pixels, pixels_shape(feature, image)) if size is None else pixels
+    return [pixels, *found[1:]]
 
 
 def _resized(pixels: tf.Tensor, size: tuple[int, int], method: str | None) -> tf.Tensor:

@@ -21,21 +21,16 @@ import numpy as np
 import numpy.typing as npt
 
 from tfshards.loader.examples.content import Content
-from tfshards.loader.examples.crops import draws_of
 from tfshards.loader.options.worker import num_cpus
-from tfshards.loader.order.epoch import MAP, Ints, random_bits
 from tfshards.loader.order.plan import ReadPlan
-from tfshards.loader.order.steps import Steps
 from tfshards.loader.reading.damage import Damage
-from tfshards.loader.reading.frames import Frames, intervals_of
+from tfshards.loader.reading.frames import Frames
 from tfshards.loader.reading.windows import UNREADABLE, WINDOW_BYTES, Windows
 from tfshards.schemas import FormatError, InputError
+from tfshards.schemas.index import IntArray as Ints
 
 # Takes the place of a record that is not there: no ``tf.train.Example`` consists of a single byte.
 MISSING = b"\xff"
-
-# The name of the seeds of the user's function, among draws.
-MAP_SEED = "map seed"
 
 # Several threads read for one step, each some of the lanes.
 _MOST_READERS = 16
@@ -76,18 +71,21 @@ class Feed:
         self.plan: ReadPlan = plan
         self.frames: Frames = frames
         self._damage = damage
-        self._steps, self._windows, self._content = Steps(plan), windows, content
-        self._paths = np.array([*map(str, frames.paths), os.devnull], object)
+        self.content: Content = content
+        self._order, self._windows = plan.order, windows
+        # the files that TensorFlow reads, besides what is fetched
+        self._near = frames if windows is None else windows.near
+        self._paths = np.array([*map(str, self._near.paths), os.devnull], object)
         # the epoch of the next iteration, if each is another one; whether the last one may have been a look
         self._epoch, self._was_unsure, self._lock = 0, False, threading.Lock()
-        assignment = plan.assignment
-        batch_bytes = plan.record_bytes * assignment.batch_size
+        order = plan.order
+        batch_bytes = plan.record_bytes * order.batch_size
         self.group: int = plan.group
-        self.readers: int = _num_readers(assignment.worker_lanes if assignment.lanes else 0)
+        self.readers: int = _num_readers(order.worker_lanes if order.lanes else 0)
         if windows is not None:
             steps = WINDOW_BYTES / batch_bytes
-        elif assignment.lanes:
-            steps = _RUNS * max(plan.order.run, 1) / assignment.rows_per_lane
+        elif order.lanes:
+            steps = _RUNS * max(order.run, 1) / order.rows_per_lane
         else:
             steps = _STREAM_BYTES / batch_bytes
         # the steps of all chunks of an epoch but the first one
@@ -109,12 +107,15 @@ class Feed:
         first, step = plan.begin.epoch + self._epoch, plan.begin.step
         end = np.iinfo(np.int64).max if plan.epochs is None else (plan.epochs + self._epoch) * self._chunks
         begin = first * self._chunks + int(np.searchsorted(self._bounds, step, side="right")) - 1
+        if not self._order.num_steps:
+            # otherwise the first batch would be looked for in all epochs
+            end = begin
         return np.int64(begin), np.int64(max(begin, end))
 
     @property
     def sure(self) -> int:
         """The batches after which an iteration is certainly no look."""
-        return max(1, min(_LOOK + 1, self.plan.assignment.num_steps))
+        return max(1, min(_LOOK + 1, self._order.num_steps))
 
     def deliver(self, begin: np.int64, number: np.int64) -> np.int64:
         """Note that the batch ``number``, from 1, of an iteration that begins at a chunk is requested.
@@ -140,7 +141,7 @@ class Feed:
     def steps(self, chunk: np.int64) -> Ints:
         """Return the steps at which the groups of a chunk begin, counted from epoch 0, and the end."""
         epoch, steps = self.groups(int(chunk))
-        return steps + epoch * self.plan.assignment.num_steps
+        return steps + epoch * self._order.num_steps
 
     @property
     def most_groups(self) -> int:
@@ -150,36 +151,39 @@ class Feed:
     def chunk(self, chunk: np.int64, reader: np.int64) -> Chunk:
         """Return a chunk of a reader."""
         epoch, steps = self.groups(int(chunk))
-        numbers = self._steps.of_lanes(epoch, int(steps[0]), int(steps[-1]))
+        numbers = self._order.of_lanes(epoch, int(steps[0]), int(steps[-1]))
         numbers = np.split(numbers, self.readers)[reader]
-        steps = steps + epoch * self.plan.assignment.num_steps
+        steps = steps + epoch * self._order.num_steps
+        files, where = self._paths, np.full(numbers.size, -1, np.int64)
         if self._windows is not None:
-            return Chunk(steps, *self._windows.chunk(int(reader), numbers))
-        firsts, counts, lanes, _ = intervals_of(numbers, self.frames.ends)
-        is_real = firsts >= 0
-        lies = self.frames.lies(firsts[is_real], counts[is_real])
+            window, where = self._windows.fetch(int(reader), numbers)
+            files = np.append(files, np.array([window], object))
+        firsts, counts, lanes, heads = self.frames.intervals(numbers, where >= 0)
+        is_here = (firsts >= 0) & (where[heads] < 0)
+        lies = self._near.lies(firsts[is_here], counts[is_here])
         if len(lies):
             numbers[np.isin(numbers, lies)] = UNREADABLE
-            firsts, counts, lanes, _ = intervals_of(numbers, self.frames.ends)
+            firsts, counts, lanes, heads = self.frames.intervals(numbers, where >= 0)
         shards, offsets, _ = self.frames.places(np.maximum(firsts, 0))
-        # the file after the last one is empty
-        files = np.where(firsts < 0, len(self._paths) - 1, shards)
-        offsets = np.where(firsts < 0, 0, offsets)
-        return Chunk(steps, self._paths, np.stack([files, offsets, counts], axis=1), lanes)
+        fetched, is_lacking = where[heads], firsts < 0
+        # the file after those of the shards is empty
+        file = np.where(is_lacking, len(self._paths) - 1, np.where(fetched < 0, shards, len(files) - 1))
+        offsets = np.where(is_lacking, 0, np.where(fetched < 0, offsets, fetched))
+        return Chunk(steps, files, np.stack([file, offsets, counts], axis=1), lanes)
 
     def records(self, begin: np.int64, end: np.int64) -> tuple[bytes, Ints, Ints, bytes]:
         """Return the records of the steps ``[begin, end)``: the bytes, and the start and length of each.
 
         The last value is the text of the error if one is damaged, and empty if none is.
         """
-        found, fault = self.missing(begin, end, np.arange(int(end - begin) * self.plan.assignment.batch_size))
+        found, fault = self.missing(begin, end, np.arange(int(end - begin) * self._order.batch_size))
         lengths = np.fromiter(map(len, found), np.int64, len(found))
         return b"".join(found), np.cumsum(lengths) - lengths, lengths, fault
 
     def numbers(self, begin: np.int64, end: np.int64) -> Ints:
         """Return the numbers of the examples of the steps ``[begin, end)``; ``PADDING`` for other rows."""
-        epoch, step = divmod(int(begin), self.plan.assignment.num_steps)
-        numbers = self._steps.numbers(epoch, step, step + int(end - begin)).reshape(-1)
+        epoch, step = divmod(int(begin), self._order.num_steps)
+        numbers = self._order.numbers(epoch, step, step + int(end - begin)).reshape(-1)
         return self._damage.without(numbers)
 
     def missing(self, begin: np.int64, end: np.int64, rows: Ints) -> tuple[npt.NDArray[np.object_], bytes]:
@@ -195,21 +199,21 @@ class Feed:
 
     def draws(self, begin: np.int64, numbers: Ints) -> tuple[npt.NDArray[Any], ...]:
         """Return the random draws, in the order of ``drawn``, of examples of the epoch of a step."""
-        return tuple(self._drawn(int(begin) // self.plan.assignment.num_steps, numbers).values())
+        return tuple(self.content.draws(int(begin) // self._order.num_steps, numbers).values())
+
+    def weights(self, values: npt.NDArray[Any]) -> tuple[npt.NDArray[np.float32], bytes]:
+        """Return the weights of examples with these values, and the text of the error if one has none."""
+        assert self.content.weighing is not None
+        try:
+            return self.content.weighing.of(values), b""
+        except FormatError as error:
+            return np.zeros(len(values), np.float32), str(error).encode()
 
     @cached_property
     def drawn(self) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
         """The shape and the dtype of each random draw of an example, by name."""
-        drawn = self._drawn(0, np.zeros(1, np.int64))
+        drawn = self.content.draws(0, np.zeros(1, np.int64))
         return {name: (each.shape[1:], each.dtype) for name, each in drawn.items()}
-
-    def _drawn(self, epoch: int, numbers: Ints) -> dict[str, npt.NDArray[Any]]:
-        content = self._content
-        draws = draws_of(content.images.values(), epoch, numbers)
-        if content.user_map is not None:
-            words = numbers[:, np.newaxis], np.arange(2)
-            draws[MAP_SEED] = random_bits(content.map_seed, MAP, epoch, *words)
-        return draws
 
     @cached_property
     def _bounds(self) -> Ints:
@@ -219,11 +223,11 @@ class Feed:
         than the one before it, up to a limit: much longer where records are not fetched, since each opens
         files anew.
         """
-        num_steps, bounds = self.plan.assignment.num_steps, [0]
+        num_steps, bounds = self._order.num_steps, [0]
         records, factor = max(_FIRST_RECORDS, _FIRST_BYTES / self.plan.record_bytes), 1 << 20
         if self._windows is not None:
             records, factor = WINDOW_BYTES / 4 / self.plan.record_bytes, 2
-        length = self.group * max(1, int(records / self.plan.assignment.batch_size / self.group))
+        length = self.group * max(1, int(records / self._order.batch_size / self.group))
         while bounds[-1] + length < num_steps:
             bounds.append(bounds[-1] + min(length, self._chunk))
             length = min(factor * length, self._chunk)

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from tfshards.loader.graph.raw_ops import fail_unless, gather, tfrecord_dataset
-from tfshards.loader.graph.stages import call_method, flat_mapped, interleaved, mapped
 from tfshards.loader.tensors.feed import MISSING, Feed
+from tfshards.loader.tensors.stages import (
+    call_method,
+    fail_unless,
+    flat_mapped,
+    interleaved,
+    mapped,
+    records_from,
+)
 
 # Larger records are read unbuffered: copying them out of a buffer takes longer than a system call.
 _BUFFERED_BYTES = 16 << 10
@@ -31,7 +37,7 @@ def read_groups(feed: Feed, begin: tf.Tensor, end: tf.Tensor) -> tf.data.Dataset
     chunks = tf.data.Dataset.range(begin, end)
     if feed.is_by_record:
         return _by_record(feed, chunks)
-    if not feed.plan.assignment.lanes:
+    if not feed.plan.order.lanes:
         planned = _planned(feed, chunks, tf.constant(0, tf.int64))
         if feed.fetches:
             return flat_mapped(planned, lambda *chunk: _read(feed, *chunk))
@@ -70,22 +76,21 @@ def _read(
 
     def of_interval(file: tf.Tensor, offset: tf.Tensor, count: tf.Tensor) -> tf.data.Dataset:
         # a file that ends early must not move what comes after it
-        path = gather(files, file)
-        return tfrecord_dataset(path, buffer_bytes, offset).concatenate(lacking).take(count)
+        return records_from(files, file, offset, buffer_bytes).concatenate(lacking).take(count)
 
     def of_lane(first: tf.Tensor, end: tf.Tensor) -> tf.data.Dataset:
         columns = tf.unstack(intervals[first:end], axis=1)
         return flat_mapped(tf.data.Dataset.from_tensor_slices(tuple(columns)), of_interval)
 
-    assignment = feed.plan.assignment
-    if assignment.lanes:
-        rows = assignment.rows_per_lane
+    order = feed.plan.order
+    if order.lanes:
+        rows = order.rows_per_lane
         bounds = tf.data.Dataset.from_tensor_slices((lanes[:-1], lanes[1:]))
-        num_lanes = assignment.worker_lanes // feed.readers
+        num_lanes = order.worker_lanes // feed.readers
         records = interleaved(bounds, of_lane, cycle_length=num_lanes, block_length=rows)
         rows *= num_lanes
     else:
-        rows, records = assignment.batch_size, of_lane(lanes[0], lanes[1])
+        rows, records = order.batch_size, of_lane(lanes[0], lanes[1])
     count = tf.size(steps, tf.int64) - 1
     # zip() uses up a number for each fault, so that even a file that cannot be opened, and is tried again and
     # again, ends; records after a fault are not where they belong, and have the number of another group
@@ -131,7 +136,7 @@ def completed(
         begin, end = begin[0], end[0]
         if feed.group > 1:
             # each reader has some of the rows of each step
-            rows = feed.plan.assignment.batch_size // feed.readers
+            rows = feed.plan.order.batch_size // feed.readers
             records = tf.transpose(tf.reshape(records, [feed.readers, -1, rows]), [1, 0, 2])
         records = tf.reshape(records, [-1])
     # comparing the strings themselves would copy each

@@ -6,9 +6,8 @@ import json
 
 import tensorflow as tf
 
-from tfshards.loader.graph.raw_ops import PythonState
-from tfshards.loader.options.selection import Position
-from tfshards.loader.training.counter import Counter
+from tfshards.loader.options.position import Counter, Position
+from tfshards.loader.tensors.stages import PythonState
 from tfshards.schemas import OptionsError
 
 

@@ -17,9 +17,8 @@ from typing import Any
 import h5py
 import numpy as np
 
-from tfshards.loader.options.selection import Position
+from tfshards.loader.options.position import Counter, Position
 from tfshards.loader.options.validation import check_least
-from tfshards.loader.training.counter import Counter
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.storage import AnyPath, any_path, verbs
 from tfshards.schemas.storage.any_path import absolute, on_disk

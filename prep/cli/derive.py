@@ -232,7 +232,8 @@ class Call:
             hint = hints[each.name]
             members = [one for one in get_args(hint) or (hint,) if one is not NoneType]
             options = [one for one in members if is_dataclass(one) and not hasattr(one, "METAVAR")]
-            maker: Any = (made or {}).get(each.name) or next(iter(options), None)
+            # options make a group of arguments where no text can stand for them
+            maker: Any = (made or {}).get(each.name) or (None if form_of(hint) else next(iter(options), None))
             call, form = (Call.of(maker), None) if maker else (None, form_of(hint))
             # of a dataclass, a factory makes it
             default = None if repr(each.default) == "<factory>" else each.default

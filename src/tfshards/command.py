@@ -14,9 +14,9 @@ from tfshards.prep.cli.parser import Verb, make_parser, subcommands
 from tfshards.prep.cli.verbs import VERBS as VERBS_OF_PREP
 
 _ROWS = (
-    Verb("bench", "tfshards.loader.speed.bench_dataset"),
-    Verb("which", "tfshards.loader.saved_run", ("position",)),
-    Verb("when", "tfshards.loader.saved_run", ("position", "examples")),
+    Verb("bench", "tfshards.loader.speeds"),
+    Verb("which", "tfshards.loader.receipts", ("position",)),
+    Verb("when", "tfshards.loader.receipts", ("position", "examples")),
     Verb("completion", __name__),
 )
 VERBS = VERBS_OF_PREP | {verb.name: verb for verb in _ROWS}

@@ -30,22 +30,22 @@ FAULTS = [
     (
         "lanes of compressed shards are entered",
         "loader/order/plan.py",
-        "is_entered=not stored.is_compressed",
+        "is_entered=not is_compressed",
         "is_entered=True",
         "tests/order/test_load.py::test_compressed_shards_are_read_in_their_order",
     ),
     (
         "the second worker reads from the slice of the third",
-        "loader/order/steps.py",
-        "begins += assignment.worker.index * assignment.batch_size",
-        "begins += assignment.worker.index * (assignment.batch_size + 1)",
+        "loader/order/epoch.py",
+        "+ self.worker.index * self.batch_size",
+        "+ self.worker.index * (self.batch_size + 1)",
         EVERY_BATCH,
     ),
     (
         "a remainder is kept where it is to be dropped",
-        "loader/order/assignment.py",
-        '    if remainder == "drop":\n',
-        '    if remainder == "dropped":\n',
+        "loader/order/epoch.py",
+        'if self.remainder == "drop":\n',
+        'if self.remainder == "dropped":\n',
         EVERY_BATCH,
     ),
     (
@@ -142,8 +142,8 @@ FAULTS = [
     (
         "the graph loses the last record of a run of a large split",
         "loader/tensors/feed.py",
-        "np.stack([files, offsets, counts], axis=1)",
-        "np.stack([files, offsets, counts - (counts > 60)], axis=1)",
+        "np.stack([file, offsets, counts], axis=1)",
+        "np.stack([file, offsets, counts - (counts > 60)], axis=1)",
         LARGE,
     ),
     (
@@ -196,10 +196,10 @@ FAULTS = [
         LOAD,
     ),
     (
-        "the last record of a shard is lost",
+        "an interval goes on in the next shard",
         "loader/reading/frames.py",
-        "np.append(ends, np.iinfo(np.int64).max)[shard]",
-        "np.append(ends - 1, np.iinfo(np.int64).max)[shard]",
+        "self._starts_shard[self.ends] = True",
+        "self._starts_shard[self.ends[:1]] = True",
         LOAD,
     ),
     (
@@ -219,7 +219,7 @@ FAULTS = [
     (
         "a position forgets the remainder",
         "loader/order/plan.py",
-        '        "remainder": assignment.remainder,\n',
+        '            "remainder": order.remainder,\n',
         '        "remainder": "keep",\n',
         "tests/order/test_refused.py::test_a_run_with_another_order_is_not_resumed",
     ),

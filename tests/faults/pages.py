@@ -12,9 +12,9 @@ FAULTS = [
     ),
     (
         "which and when read the batches of one worker",
-        "loader/saved_run.py",
-        '"batch_size": size // workers,',
-        '"batch_size": size,',
+        "loader/receipts.py",
+        "batch_size=size // workers,",
+        "batch_size=size,",
         "tests/loader/test_receipts.py::test_the_verbs_print_receipts_of_the_run_of_a_position",
     ),
     (

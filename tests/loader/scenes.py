@@ -77,9 +77,9 @@ def same(found, expected):
     return np.allclose(found, wanted, rtol=1e-6) if is_moved else np.array_equal(found, wanted)
 
 
-def check_same(path, of_load=None, most=None, **options):
+def check_same(path, most=None, **options):
     """Compare the batches of ``load`` and ``batches``, at most so many; return their number."""
-    expected, found = load(path, **options, **(of_load or {})), batches(path, **options)
+    expected, found = load(path, **options), batches(path, **options)
     if most is None:
         assert len(found) == len(expected)
     count = 0

@@ -4,7 +4,7 @@ import pytest
 
 from tests.errors import raises
 from tfshards import loader
-from tfshards.schemas import Feature, InputError, OptionsError, Schema
+from tfshards.schemas import Feature, InputError, Schema
 
 NAMED = Schema((Feature("label", "label", "int64"),), ("cat", "dog", "eel"))
 NUMBERED = Schema((Feature("label", "label", "int64"),))
@@ -41,28 +41,3 @@ def test_a_split_without_labels_has_no_weights(numbered, labeled):
     for path in (numbered([4]), labeled(NAMED, {"cat": 0, "dog": 0, "eel": 0})):
         with raises(InputError, "has no labels, and so no classes", "'train'"):
             loader.class_weights(path)
-
-
-@pytest.mark.parametrize(
-    ("global_batch_size", "remainder", "steps"),
-    [(4, "drop", 2), (4, "pad", 3), (4, "keep", 3), (12, "drop", 0)],
-)
-def test_steps_are_those_of_the_loaded_dataset(numbered, global_batch_size, remainder, steps):
-    assert loader.steps_per_epoch(numbered([5, 6]), "train", global_batch_size, remainder) == steps
-    options = {"global_batch_size": global_batch_size, "remainder": remainder}
-    assert loader.steps_per_epoch(numbered([5, 6]), **options) == steps
-
-
-WRONG = [
-    ((None,), "global_batch_size= is missing; give the examples of one step"),
-    ((0,), "global_batch_size=0 must be an integer of at least 1"),
-    ((2, "none"), "remainder='none' must be one of 'drop', 'pad', 'keep'"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "message"), WRONG)
-def test_steps_of_wrong_arguments_are_refused(numbered, arguments, message):
-    with pytest.raises(OptionsError, match=message):
-        loader.steps_per_epoch(numbered([5, 6]), "train", *arguments)
-    with raises(InputError, "has no split", "'test'", code="split-unknown"):
-        loader.steps_per_epoch(numbered([5, 6]), "test", 2)

@@ -16,7 +16,7 @@ from PIL import Image as Pillow
 
 from tests.errors import raises
 from tfshards.loader import Image, Position, Progress, Shuffle, Worker, batches, load
-from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas import OptionsError
 
 from .conftest import in_shards
 from .scenes import COUNT, SCHEMA, SIZES, example
@@ -113,17 +113,6 @@ def test_an_iteration_that_is_not_finished_leaves_no_threads(scenes):
     assert threading.active_count() <= before
 
 
-def test_options_that_only_load_has_are_refused(scenes):
-    with raises(OptionsError, "which only load() keeps to", "cache='disk:/near, 1GiB'"):
-        batches(scenes, batch_size=4, cache="disk:/near, 1GiB")
-
-
-def test_compressed_shards_are_refused(write_dataset, tmp_path):
-    path = write_dataset(tmp_path / "gzip", SCHEMA, {"train": [[example(0)]]}, compression="gzip")
-    with raises(InputError, "compressed shards are unpacked", code="cache-needed"):
-        batches(path, batch_size=1)
-
-
 def test_neither_tensorflow_nor_without_images_pillow_is_imported(scenes):
     code = """
 import sys
@@ -132,10 +121,10 @@ from tfshards import loader
 run = loader.batches(sys.argv[1], batch_size=8, shuffle=loader.Shuffle())
 assert sum(len(batch["key"]) for batch in run) == 56
 assert len(loader.Records(sys.argv[1], select=("key",))[:5]["key"]) == 5
-order = dict(batch_size=8, shuffle=loader.Shuffle(seed=1))
-found = loader.which(sys.argv[1], step=9, **order)
+position = run.position
+found = loader.which(sys.argv[1], position, step=9)
 keys = [each.key for each in found]
-assert found == loader.when(sys.argv[1], examples=keys, epochs=range(1, 2), **order)
+assert found == loader.when(sys.argv[1], position, keys, epochs=range(1, 2))
 try:
     loader.load
 except ModuleNotFoundError as error:

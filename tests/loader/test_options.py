@@ -68,10 +68,23 @@ def test_an_invalid_value_raises_in_its_constructor(name):
 
 MISTAKES = [
     (loader.load, {"batch_sise": 8}, r"load\(\) has no parameter batch_sise=; was batch_size= meant\?"),
-    (loader.load, {"batch_size": 8, "shuffle": True}, r"shuffle=True must be loader\.Shuffle\(seed=0\)"),
-    (loader.batches, {"batch_size": 8, "image": (9, 9)}, r"image=.* must be loader\.Image\(size="),
-    (loader.distribute, {"batch_size": 8}, r"distribute\(\) .* was global_batch_size= meant\?"),
+    (loader.load, {"global_batch_size": 8}, r"it takes batch_size=, the examples of one worker"),
+    (loader.batches, {"global_batch_size": 8}, r"it takes batch_size=, the examples of one worker"),
+    (loader.distribute, {"batch_size": 8}, r"it takes global_batch_size=, those of all workers together"),
+    (loader.load, {"batch_size": 8, "drop_remainder": True}, r"was remainder= meant\?"),
+    (loader.batches, {"batch_size": 8, "num_epochs": 2}, r"was epochs= meant\?"),
+    (loader.load, {"batch_size": 8, "num_workers": 2}, r"was worker= meant\?"),
+    (loader.load, {"batch_size": 8, "image_size": (9, 9)}, r"was image= meant\?"),
+    (loader.load, {"batch_size": 8, "worker": (0, 4)}, r"worker=.* must be loader\.Worker\(index, count\)"),
     (loader.bench, {"batch_size": 8, "epoch": 3}, r"bench\(\) has no parameter epoch="),
+    (loader.when, {"numbers": [3]}, r"when\(\) has no parameter numbers="),
+    (loader.load, {"batch_size": 8, "shuffle": True}, r"shuffle=True must be loader\.Shuffle\(seed=0\)"),
+    (
+        loader.batches,
+        {"batch_size": 8, "cache": "disk:/near, 1GiB"},
+        r"cache='disk:/near, 1GiB' has a limit, which only load\(\) keeps to; cache='disk:/near' copies all",
+    ),
+    (loader.batches, {"batch_size": 8, "image": (9, 9)}, r"image=.* must be loader\.Image\(size="),
 ]
 
 

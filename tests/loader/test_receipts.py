@@ -11,7 +11,7 @@ from tests.format_reader import companion
 from tests.prep.exported import BUILD_ID
 from tests.surface.command import main
 from tfshards.command import VERBS
-from tfshards.loader import Mix, Occurrence, Position, Shuffle, batches, when, which
+from tfshards.loader import Mix, Occurrence, Shuffle, Worker, batches, when, which
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
 
 from .conftest import flip_bit, in_shards, shard_of
@@ -31,40 +31,47 @@ def data(write_dataset, tmp_path_factory):
     return write_keys(write_dataset, tmp_path_factory.mktemp("data"), "a/")
 
 
+def position_of(path, worker=None, **options):
+    """Return the position of a run, whose shards need not be sound."""
+    return batches(path, worker=worker, **{"batch_size": 8, **options}).position
+
+
 def test_a_key_that_two_mixed_datasets_have_is_found_in_both(data, write_dataset, tmp_path):
-    other = write_keys(write_dataset, tmp_path / "other", "a/", [9, 8])
-    found = when(Mix({data: 3, other: 1}), examples=["a/4"], batch_size=8, remainder="pad")
-    assert {each.number for each in found} == {4, COUNT + 4}
-    assert {each.key for each in found} == {b"a/4"}
+    mix = Mix({data: 3, write_keys(write_dataset, tmp_path / "other", "a/", [9, 8]): 1})
+    found = when(mix, position_of(mix, remainder="pad"), ["a/4"])
+    assert {(each.number, each.key) for each in found} == {(4, b"a/4"), (COUNT + 4, b"a/4")}
 
 
 def test_only_files_of_keys_are_read_of_shards_whose_keys_are_asked_for(write_dataset, tmp_path):
     path = write_keys(write_dataset, tmp_path / "damaged", "a/")
+    run = position_of(path, batch_size=17)
     for shard in range(4):
         shard_of(path, shard).write_bytes(b"")
     flip_bit(path / companion(f"{BUILD_ID}/{shard_of(path, 2).name}", "keys"), 100)
-    where = {"batch_size": 17, "shuffle": None}
-    assert which(path, step=0, **where)[3] == Occurrence(0, 0, 0, 3, 3, b"a/3")
-    assert len(which(path, step=1, keys=False, **where)) == 17
-    assert when(path, examples=[20], **where) == [Occurrence(0, 1, 0, 3, 20, None)]
-    for ask in (lambda: which(path, step=1, **where), lambda: when(path, examples=["a/3"], **where)):
+    assert which(path, run, step=0)[3] == Occurrence(0, 0, 0, 3, 3, b"a/3")
+    assert when(path, run, [20]) == [Occurrence(0, 1, 0, 3, 20, None)]
+    for ask in (lambda: which(path, run, step=1), lambda: when(path, run, ["a/3"])):
         with pytest.raises(ValueError, match=r"00002-of-00004\.keys"):
             ask()
 
 
 def test_compressed_shards_and_examples_without_keys_have_receipts(write_dataset, tmp_path, numbered):
     path = write_keys(write_dataset, tmp_path / "gzip", "a/", compression="gzip")
-    found = which(path, batch_size=4, step=0, shuffle=Shuffle())
+    cache = f"disk:{tmp_path}/cache"
+    run = position_of(path, batch_size=4, shuffle=Shuffle(), cache=cache)
+    found = which(path, run, step=0)
     assert [each.key for each in found] == [f"a/{each.number}".encode() for each in found]
-    assert when(path, batch_size=4, examples=[each.key for each in found], shuffle=Shuffle()) == found
-    assert which(numbered(SIZES), batch_size=4, step=0)[0] == Occurrence(0, 0, 0, 0, 0, None)
+    assert when(path, run, [each.key for each in found]) == found
+    run = position_of(numbered(SIZES), batch_size=4)
+    assert which(numbered(SIZES), run, step=0)[0] == Occurrence(0, 0, 0, 0, 0, None)
     with raises(InputError, "have no keys; use"):
-        when(numbered(SIZES), batch_size=4, examples=[b"3"])
+        when(numbered(SIZES), run, [b"3"])
 
 
 def test_wrong_arguments_are_named(data):
+    run = position_of(data, batch_size=9)
     for function, options, name in [
-        (which, {"step": "3"}, "step"),
+        (which, {"step": "3:x"}, "step"),
         (which, {"step": range(0)}, "step"),
         (which, {"step": 7, "epoch": 0}, "step"),
         (which, {"step": 0, "epoch": -1}, "epoch"),
@@ -74,9 +81,9 @@ def test_wrong_arguments_are_named(data):
         (when, {"examples": [1], "epochs": range(-1, 3)}, "epochs"),
     ]:
         with raises(OptionsError, f"{name}="):
-            function(data, **{"batch_size": 9, **options})
+            function(data, run, **options)
     with pytest.raises(InputError, match="no example with the key 'b/1'"):
-        when(data, batch_size=8, examples=["a/1", "b/1"])
+        when(data, run, ["a/1", "b/1"])
 
 
 # The command line
@@ -96,8 +103,7 @@ def command(capsys):
 
 def saved(path, data, **options):
     """Write a position of a run into a file, and return it."""
-    run = batches(data, **options)
-    path.write_text(json.dumps(Position(1, 1, run.order).to_json()))
+    path.write_text(json.dumps(position_of(data, **options).to_json()))
     return path
 
 
@@ -105,24 +111,20 @@ def rows(occurrences):
     return [{**each._asdict(), "key": each.key and each.key.decode()} for each in occurrences]
 
 
-RUNS = {
-    "stored order": {"remainder": "pad"},
-    "runs": {"shuffle": Shuffle(-3, run=2, lanes=4)},
-    "a full permutation": {"shuffle": Shuffle(2, "full"), "remainder": "keep"},
-}
-
-
-@pytest.mark.parametrize("options", RUNS.values(), ids=RUNS)
-def test_the_verbs_print_receipts_of_the_run_of_a_position(data, command, tmp_path, options):
-    file = saved(tmp_path / "position.json", data, batch_size=8, **options)
-    of_run = {**options, "batch_size": 4, "workers": 2}
-    found = command("which", data, file, "--step", "1:3", "--workers", 2)
-    assert found == rows(which(data, step=range(1, 3), **of_run))
-    found = command("which", data, file, "--step", 1, "--epoch", 5)
-    assert found == rows(which(data, step=1, epoch=5, batch_size=8, **options))
-    found = command("when", data, file, "a/3", "--epochs", "2:4", "--workers", 2)
-    assert found == rows(when(data, examples=["a/3"], epochs=range(2, 4), **of_run))
+def test_the_verbs_print_receipts_of_the_run_of_a_position(data, command, tmp_path):
+    options = {"shuffle": Shuffle(-3, run=2, lanes=4), "take": 40}
+    file = saved(tmp_path / "position.json", data, **options)
+    two = position_of(data, Worker(0, 2), **{**options, "batch_size": 4})
+    found = command("which", data, file, "--step", "1:3", "--workers", 2, "--take", 40)
+    assert found == rows(which(data, two, step=range(1, 3), workers=2, take=40))
+    assert {row["worker"] for row in found} == {0, 1}
+    found = command("when", data, file, "a/3", "--epochs", "2:4", "--workers", 2, "--take", 40)
+    assert found == rows(when(data, two, ["a/3"], epochs=range(2, 4), workers=2, take=40))
     assert found
+    # the choice of examples is not in a position
+    status, message = command("when", data, file, "a/1")
+    assert (status, "the choice of examples" in message) == (2, True)
+    assert command("when", data, file, "a/1", "--workers", 3)[0] == 2
 
 
 def test_receipts_are_printed_one_a_line(data, tmp_path, capsys):
@@ -133,7 +135,7 @@ def test_receipts_are_printed_one_a_line(data, tmp_path, capsys):
 
 
 def test_examples_without_keys_are_found_by_their_numbers(numbered, tmp_path, command):
-    file = saved(tmp_path / "position.json", numbered(SIZES), batch_size=8)
+    file = saved(tmp_path / "position.json", numbered(SIZES))
     assert [row["step"] for row in command("when", numbered(SIZES), file, 17)] == [2]
 
 
@@ -144,9 +146,3 @@ def test_wrong_files_of_positions_are_named(data, command, tmp_path):
         file.write_text(content)
         status, message = command("when", data, file, "a/1")
         assert (status, str(file) in message) == (1, True), content
-    saved(file, data, batch_size=8)
-    assert command("when", data, file, "a/1", "--workers", 3)[0] == 2
-    # the choice of examples is not in a position
-    saved(file, data, batch_size=8, take=20)
-    status, message = command("when", data, file, "a/1")
-    assert (status, "the choice of examples" in message) == (2, True)

@@ -1,6 +1,11 @@
 """Datasets in an object store give the batches of their local copies, and name what is wrong with them."""
 
+import errno
 import itertools
+import os
+import sys
+import threading
+import time
 from datetime import timedelta
 
 import numpy as np
@@ -62,21 +67,164 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize("options", mostly_nightly(OPTIONS, OPTIONS[1:3]), ids=str)
-def test_batches_are_those_of_a_local_copy_and_no_byte_is_fetched_twice(local, remote, options, monkeypatch):
-    fetched = []
-    read_range = frames.view_range
+@pytest.fixture
+def fetched(monkeypatch):
+    """Return the bytes of each request, which names the version of the object."""
+    made, view_range = [], frames.view_range
 
     def noted(path, start, end, version):
         assert version
-        fetched.append(end - start)
-        return read_range(path, start, end, version)
+        made.append(end - start)
+        return view_range(path, start, end, version)
 
     monkeypatch.setattr(frames, "view_range", noted)
-    found = batches(remote, **options)
+    return made
+
+
+@pytest.mark.parametrize("cache", ["", "500KB"])
+@pytest.mark.parametrize("options", mostly_nightly(OPTIONS, OPTIONS[1:3]), ids=str)
+def test_batches_are_those_of_a_local_copy_and_no_byte_is_fetched_twice(
+    local, remote, options, fetched, tmp_path, cache
+):
+    cached = {"cache": f"disk:{tmp_path / 'near'}, {cache}"} if cache else {}
+    found = batches(remote, **options, **cached)
     assert found == batches(local, **options)
     epochs = options.get("epochs", 1)
     assert sum(fetched) <= epochs * sum(shard.num_bytes for shard in read_manifest(local).shards) * 1.01
+
+
+def used(folder):
+    """Return the bytes of records that a cache has on its disk."""
+    files = [path for path in folder.rglob("*.tfrecord-*") if path.is_file()]
+    return sum(path.stat().st_blocks for path in files) * 512
+
+
+@pytest.mark.parametrize("part", [0, 0.1, 0.5, 2])
+def test_a_cache_keeps_what_came_first_and_never_fetches_more(local, remote, tmp_path, fetched, part):
+    whole = sum(shard.num_bytes for shard in read_manifest(local).shards)
+    near, traffic = tmp_path / "near", []
+    cache = {"cache": f"disk:{near}, {int(part * whole)}"} if part else {}
+    data = loader.load(remote, batch_size=80, shuffle=SHUFFLE, remainder="keep", **cache)
+    assert not used(near), "nothing is copied before the first step"
+    for _ in range(3):
+        fetched.clear()
+        assert sum(len(batch["number"]) for batch in data) == COUNT
+        traffic.append(sum(fetched))
+    assert traffic[0] == whole
+    # the last record that is kept may not fit
+    assert max(traffic[1:]) <= max(0, whole - part * whole + 2000)
+    # a file system counts whole blocks
+    assert used(near) <= part * whole * 2
+    fetched.clear()
+    assert batches(remote, **cache) == batches(local)
+    assert bool(fetched) == (part < 1), "the next run uses what this one left"
+
+
+def test_a_host_caches_what_its_workers_read(local, remote, tmp_path, fetched):
+    whole = sum(shard.num_bytes for shard in read_manifest(local).shards)
+    options = {"worker": loader.Worker(1, 4), "batch_size": 20, "cache": f"disk:{tmp_path / 'near'}, 20MB"}
+    for _ in range(2):
+        assert batches(remote, **options) == batches(local, worker=loader.Worker(1, 4), batch_size=20)
+    assert 0 < sum(fetched) <= 0.27 * whole
+
+
+def test_a_full_disk_ends_caching_with_a_warning(local, remote, tmp_path, fetched, monkeypatch, caplog):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    cached = batches(remote, cache=f"disk:{tmp_path / 'near'}, 20MB", epochs=2)
+    assert cached == batches(local, epochs=2)
+    assert [record.getMessage().partition(": ")[2] for record in caplog.records] == [
+        f"nothing more is cached: {os.strerror(errno.ENOSPC)}"
+    ]
+
+
+def test_what_is_damaged_in_the_cache_is_fetched_again(local, remote, tmp_path, fetched):
+    cache = f"disk:{tmp_path / 'near'}, 20MB"
+    batches(remote, cache=cache)
+    for path in (tmp_path / "near").rglob("*.tfrecord-*"):
+        data = bytearray(path.read_bytes())
+        # a length that has its checksum, but would take all memory
+        data[:12] = header_of(1 << 40)
+        data[len(data) // 2] ^= 4
+        path.write_bytes(data)
+    fetched.clear()
+    assert batches(remote, cache=cache) == batches(local)
+    assert sum(fetched) > 0
+    for path in (tmp_path / "near").rglob("*.tfrecord-*"):
+        assert not path.read_bytes().startswith(header_of(1 << 40)), "it is kept again"
+
+
+def test_iterators_at_the_same_time_and_abandoned_ones_agree(local, remote):
+    options = {"batch_size": 80, "epochs": 2, "start": loader.Position(0, 0)}
+    expected = [number for number, _ in batches(local, **options)]
+    data = loader.load(remote, shuffle=SHUFFLE, select=("number",), **options)
+    assert [batch[0].numpy().tolist() for batch in data.take(3)] == expected[:3]
+    for one, other, wanted in zip(data, data, expected, strict=True):
+        assert one[0].numpy().tolist() == other[0].numpy().tolist() == wanted
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(sum(1 for _ in data))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    end = time.monotonic() + 60
+    for thread in threads:
+        thread.join(max(0, end - time.monotonic()))
+    assert found == [len(expected)] * 4
+
+
+FAILING = """
+import sys
+from tfshards import loader
+shuffle = loader.Shuffle(seed=3, run=20, lanes=8)
+data = iter(loader.load(sys.argv[1], batch_size=32, shuffle=shuffle, cache=sys.argv[2]))
+next(data)
+raise ValueError("of the user")
+"""
+
+
+def test_a_program_that_fails_while_it_reads_ends(programs, local, tmp_path):
+    done = programs.run(["-c", FAILING, local, f"disk:{tmp_path}, 500KB"], timeout=60)
+    assert done.returncode == 1
+    # TensorFlow logs the calls that the end has interrupted
+    assert "ValueError: of the user" in done.stderr.splitlines()
+
+
+READING = """
+import sys, time
+from tfshards import loader
+shuffle = loader.Shuffle(seed=3, run=20, lanes=8)
+data = loader.load(sys.argv[1], batch_size=80, shuffle=shuffle, cache=sys.argv[2])
+for step, _ in enumerate(data):
+    print(step, flush=True)
+    time.sleep(0.01 if step < 10 else 60)
+"""
+
+
+@pytest.mark.processes
+def test_a_killed_reader_leaves_a_sound_cache_and_others_use_it(programs, local, tmp_path):
+    cache = f"disk:{tmp_path}, 20MB"
+    reading, writing = os.pipe()
+    with open(writing, "wb") as stdout:
+        reader = programs.start(["-c", READING, local, cache], stdout=stdout, stderr=sys.__stderr__)
+    try:
+        with open(reading) as steps:
+            for _ in range(10):
+                assert steps.readline()
+            # while the other process runs
+            assert batches(local, cache=cache) == batches(local)
+    finally:
+        reader.kill()
+        reader.wait()
+    assert used(tmp_path)
+    assert batches(local, cache=cache) == batches(local)
+
+
+def test_what_a_cache_cannot_do_is_refused(local, tmp_path):
+    with raises(InputError, "does not exist; create"):
+        batches(local, cache=f"disk:{tmp_path}/no/such/folder, 5MB")
+    with raises(OptionsError, "must be on a local disk", code="cache-needed"):
+        batches(local, shuffle=loader.Shuffle(how="full"), cache=f"disk:{tmp_path}, 20MB")
 
 
 def test_single_examples_are_read_from_copies(local, remote, tmp_path):

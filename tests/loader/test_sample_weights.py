@@ -88,7 +88,7 @@ def test_a_dict_has_the_weight_under_the_name_that_keras_uses(labeled):
 def test_a_class_that_the_manifest_does_not_count_is_named_in_the_graph(numbered_classes):
     lying = numbered_classes({"0": 5, "1": 2})
     dataset = loader.load(lying, batch_size=7, sample_weights="balanced", select=("x",))
-    message = "label holds the class 2, which no example has according to the manifest; `tfshards verify"
+    message = "verify DATASET --deep.*label: holds the class 2, which no example has"
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         list(dataset)
 

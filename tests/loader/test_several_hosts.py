@@ -37,7 +37,7 @@ def test_the_steps_are_even_and_each_example_comes_exactly_once(two, numbered, n
     sizes, global_batch_size, remainder, shuffled, reason = case
     found, _ = two
     read = [worker["cases"][number] for worker in found]
-    steps = loader.steps_per_epoch(numbered(sizes), None, global_batch_size, remainder)
+    steps = len(loader.batches(numbered(sizes), batch_size=global_batch_size, remainder=remainder))
     assert {len(each) for each in read} == {steps}, reason
     examples = []
     for step in zip(*read, strict=True):

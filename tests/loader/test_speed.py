@@ -47,8 +47,8 @@ LIMITS = [
 
 
 def test_the_limit_follows_from_the_figures(photos):
-    image = loader.Image(size=(32, 32), crop="random", flip="horizontal", dtype="float32")
-    speeds = loader.bench(photos, batch_size=4, image=image, shuffle=loader.Shuffle(seed=0), seconds=SECONDS)
+    shuffle = loader.Shuffle(seed=0)
+    speeds = loader.bench(photos, batch_size=4, size="32x32", crop="random", shuffle=shuffle, seconds=SECONDS)
     assert min(speeds.records, speeds.parsed, speeds.decoded, speeds.delivered) > 0
     assert repr(speeds).splitlines()[-1].startswith(f"limit: {speeds.limit}; ")
     usual = {"records": 10_000, "parsed": 1000, "decoded": 100, "delivered": 100}
@@ -59,7 +59,7 @@ def test_the_limit_follows_from_the_figures(photos):
 def test_wrong_arguments_are_named(rows):
     for options, message in [({"seconds": 0}, "seconds=0 "), ({"batch_size": 65}, "exceeds the 64 examples")]:
         with pytest.raises(OptionsError, match=message):
-            loader.bench(**{"path": rows, "batch_size": 8, "seconds": SECONDS, **options})
+            loader.bench(**{"dataset": rows, "batch_size": 8, "seconds": SECONDS, **options})
 
 
 def test_the_command_prints_the_table_or_json(photos, rows, capsys):

@@ -61,7 +61,7 @@ def weights_of(model):
 def train(model, path):
     """Return the weights after some fits, and the results of ``evaluate`` and ``predict``."""
     options = {"batch_size": 4, "select": SELECT, "shuffle": loader.Shuffle(seed=1)}
-    steps = loader.steps_per_epoch(path, "train", 4)
+    steps = len(loader.batches(path, batch_size=4))
     later = loader.load(path, **options, epochs=None, start=loader.Position(1))
     found = {"later": fit(model, path, later, steps_per_epoch=steps)}
     found["plain"] = fit(model, path, loader.load(path, **options))
@@ -112,7 +112,7 @@ def uneven(model, path, cases):
 
 def loop(strategy, path, select=("number",), passes=2, **options):
     """Return the labels of each replica and step, in each of some passes over one distributed dataset."""
-    steps = loader.steps_per_epoch(path, "train", 4, options.get("remainder", "drop"))
+    steps = len(loader.batches(path, batch_size=4, remainder=options.get("remainder", "drop")))
     data = loader.distribute(strategy, path, "train", global_batch_size=4, select=select, **options)
 
     @tf.function

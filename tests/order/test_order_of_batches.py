@@ -107,7 +107,8 @@ def test_a_run_resumes_at_any_step_on_any_number_of_workers_that_divides_the_lan
 def test_receipts_name_the_rows_of_the_reference(datasets, data):
     case = data.draw(cases({name: each for name, each in datasets.items() if not each.damaged}))
     epoch = data.draw(EPOCHS)
-    where = {**case.options, "workers": case.workers}
+    where = {"workers": case.workers, **case.choice}
+    position = quiet(batches, case.data.path, worker=Worker(0, case.workers), **case.options).position
     expected = {
         (number, step, worker, row, example)
         for number in (epoch, epoch + 1)
@@ -119,11 +120,11 @@ def test_receipts_name_the_rows_of_the_reference(datasets, data):
     num_steps = len(case.batches(epoch))
     if num_steps:
         run = range(epoch * num_steps, (epoch + 2) * num_steps)
-        found = which(case.data.path, step=run, keys=False, **where)
+        found = which(case.data.path, position, step=run, **where)
         assert [each[:5] for each in found] == sorted(expected)
         step = data.draw(st.integers(0, num_steps - 1))
-        found = which(case.data.path, step=step, epoch=epoch, **where)
+        found = which(case.data.path, position, step=step, epoch=epoch, **where)
         assert [each[:5] for each in found] == sorted(each for each in expected if each[:2] == (epoch, step))
     every = range(len(case.data.numbers))
-    found = when(case.data.path, examples=every, epochs=range(epoch, epoch + 2), **where)
+    found = when(case.data.path, position, every, epochs=range(epoch, epoch + 2), **where)
     assert [each[:5] for each in found] == sorted(expected)

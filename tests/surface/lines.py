@@ -71,8 +71,10 @@ FLAGS = {
     "--audit": SWITCH,
     "--batch-size": COUNT,
     "--boxes-in": choice("file"),
+    "--cache": Flag(("x",)),
     "--checksum": SWITCH,
     "--class-names": file(),
+    "--classes": Flag(("z",), 2, "z"),
     "--compression": choice("gzip"),
     "--crop": choice("center"),
     "--decode": SWITCH,
@@ -122,6 +124,7 @@ FLAGS = {
     "--splits": Flag(("train", "train=x"), named="train"),
     "--step": Flag(("x", "1:x"), named="x"),
     "--stratify": SWITCH,
+    "--take": Flag(("x", "0")),
     "--to": choice("parquet"),
     "--workers": Flag(("x", "0")),
 }

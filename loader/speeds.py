@@ -1,4 +1,7 @@
-"""``bench``: measure how fast this machine reads a dataset, and find the stage that limits it."""
+"""``bench``: measure how fast this machine reads a dataset, and find the stage that limits it.
+
+TensorFlow is imported when ``bench`` is called, not with its options.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +9,19 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-import tensorflow as tf
-
-from tfshards.loader.examples.content import make_content
-from tfshards.loader.options.image import Image
+from tfshards.loader.options.image import Crop, Image
 from tfshards.loader.options.load_options import LoadOptions
 from tfshards.loader.options.selection import Shuffle
 from tfshards.loader.options.validation import invalid, suggests
-from tfshards.loader.order.plan import make_plan
-from tfshards.loader.pipeline import load_dataset
-from tfshards.loader.reading.opening import open_frames, open_windows
 from tfshards.loader.reading.source import open_source
-from tfshards.loader.tensors.feed import Feed
-from tfshards.loader.tensors.records import read_groups
-from tfshards.schemas import OptionsError
+from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.storage import RemotePath
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 # Of a larger split, the first examples are read again and again, so that they stay in the page cache.
 _BYTES = 512 << 20
@@ -111,14 +109,15 @@ class Speeds:
 
 @suggests
 def bench(
-    path: str | os.PathLike[str],
+    dataset: str | os.PathLike[str],
     split: str | None = None,
     *,
-    batch_size: int,
+    batch_size: int = 32,
     select: Sequence[str] | None = None,
-    image: Image | Mapping[str, Image] | None = None,
+    shuffle: int | Shuffle | None = None,
+    size: str | None = None,
+    crop: Crop | None = None,
     map_fn: Callable[..., object] | None = None,
-    shuffle: Shuffle | None = None,
     cache: str | None = None,
     seconds: float = 2.0,
 ) -> Speeds:
@@ -127,61 +126,93 @@ def bench(
     Local files are read from the page cache; of a large split the first 512 MiB are read again and again.
 
     Args:
-        seconds: time to measure each stage; there are up to four. All others are those of ``load``.
+        dataset: folder of the dataset, or its URL.
+        split: name of the split; by default the only one.
+        batch_size: examples per batch.
+        select: feature to deliver; by default all.
+        shuffle: seed of a random order; by default the stored order.
+        size: size of decoded images, as HEIGHTxWIDTH, or "none" to leave them encoded; by default 224x224 if
+            there are images.
+        crop: how to crop images; by default the whole image is resized.
+        map_fn: function of the run, as for "load".
+        cache: "disk:PATH", as for "load".
+        seconds: time to measure each stage; there are up to four.
 
     Returns:
         Examples per second up to each stage. Printed, it is the table of ``tfshards bench``.
 
     Raises:
         OptionsError: an argument is not valid, or does not fit the dataset.
-        InputError: there is no dataset in ``path``, or no such split in it.
+        InputError: there is no dataset, no such split in it, or a damaged record.
         FormatError: the manifest or an index breaks the format, or a shard differs from the manifest.
     """
     if not 0 < seconds <= 600:
         raise invalid("seconds", seconds, "a number above 0, and at most 600")
     options = LoadOptions(
-        path,
+        dataset,
         split,
         batch_size=batch_size,
         select=select,
-        image=image,
         map_fn=map_fn,
-        shuffle=shuffle,
+        shuffle=shuffle if isinstance(shuffle, (Shuffle, type(None))) else Shuffle(shuffle),
         cache=cache,
         epochs=None,
     )
     source = open_source(options)
+    has_images = any(feature.is_encoded for feature in source.manifest.schema.features)
+    sides = _sides(size or ("224x224" if has_images else "none"))
+    if not has_images and sides:
+        raise OptionsError(f"size={size!r} is for images, which {dataset} does not have; leave it out")
+    if sides is None and crop:
+        raise OptionsError(f"crop={crop!r} needs images of a fixed size, such as size=224x224")
     num_bytes, num_examples = source.split.record_bytes, source.split.num_examples
+    if batch_size > num_examples:
+        raise OptionsError(f"batch_size={batch_size} exceeds the {num_examples} examples of {source.label}")
     if not isinstance(source.root, RemotePath) and num_bytes > _BYTES:
         take = max(num_examples * _BYTES // num_bytes, min(num_examples, 8 * batch_size))
         options = replace(options, take=take)
-    content, plan = make_content(options, source), make_plan(options, source)
-    if plan.assignment.num_steps == 0:
-        raise OptionsError(f"batch_size={batch_size} exceeds the {num_examples} examples of {source.label}")
-    frames, damage = open_frames(source, options)
-    windows = open_windows(source, options, frames, is_scattered=plan.is_scattered)
-    feed = Feed(plan, content, frames, windows, damage)
-    loaded = load_dataset(options)
+    # leaves out what TensorFlow logs about processors and GPUs while it is imported
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    import tensorflow as tf
+
+    from tfshards.loader.pipeline import load_dataset, make_feed
+    from tfshards.loader.tensors.records import read_groups
+
+    feed, parsed = make_feed(options, source), load_dataset(replace(options, map_fn=None))
+    image = None if sides is None else Image(size=sides, crop=crop)
+    loaded = load_dataset(replace(options, image=image))
+    groups = read_groups(feed, *feed.begin()).prefetch(2)
     stages = {
-        "records": _in_graph(read_groups(feed, *feed.begin()).prefetch(2), lambda group: tf.size(group[-1])),
-        "parsed": _in_graph(load_dataset(replace(options, image=None, map_fn=None)), lambda _: batch_size),
-        "decoded": _in_graph(loaded, lambda _: batch_size) if content.by_example else None,
+        "records": _in_graph(groups, lambda group: tf.size(group[-1])),
+        "parsed": _in_graph(parsed, lambda _: batch_size),
+        "decoded": _in_graph(loaded, lambda _: batch_size) if image or map_fn else None,
         "delivered": _in_python(loaded, batch_size),
     }
     rates: dict[str, float] = {}
-    for _ in range(_ROUNDS):
-        for name, advance in stages.items():
-            if advance is not None:
-                rates[name] = max(rates.get(name, 0), _rate(advance, seconds / _ROUNDS))
+    try:
+        for _ in range(_ROUNDS):
+            for name, advance in stages.items():
+                if advance is not None:
+                    rates[name] = max(rates.get(name, 0), _rate(advance, seconds / _ROUNDS))
+    except tf.errors.InvalidArgumentError:
+        text = f"{dataset} has damaged records: `tfshards verify {dataset} --deep` lists them"
+        raise InputError(text, code="shard-damaged") from None
     return Speeds(
         source.name,
         batch_size,
-        plan.record_bytes,
+        feed.plan.record_bytes,
         rates["records"],
         rates["parsed"],
         rates.get("decoded"),
         rates["delivered"],
     )
+
+
+def _sides(text: str) -> tuple[int, int] | None:
+    height, _, width = text.partition("x")
+    if not (height.isdecimal() and width.isdecimal()) and text != "none":
+        raise OptionsError(f"size={text!r} must be HEIGHTxWIDTH, such as 224x224, or none")
+    return None if text == "none" else (int(height), int(width))
 
 
 def _rate(advance: Callable[[], int], seconds: float) -> float:
@@ -197,6 +228,8 @@ def _in_graph(
     dataset: tf.data.Dataset, examples_of: Callable[[tuple[tf.Tensor, ...]], tf.Tensor | int]
 ) -> Callable[[], int]:
     """Return a function that advances an endless dataset in the graph, and counts its examples."""
+    import tensorflow as tf
+
     iterator = iter(dataset)
 
     @tf.function(autograph=False)  # type: ignore[untyped-decorator]

@@ -1,1 +1,0 @@
-"""Wrap TensorFlow's raw operations and calls of Python in the graph."""

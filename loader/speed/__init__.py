@@ -1,1 +1,0 @@
-"""Measure how fast this machine reads a dataset, stage by stage, and which stage is the limit."""
