@@ -74,10 +74,10 @@ def _uncounted(schema: Schema | None, *, all_classes: bool) -> str:
     if not many or schema is None:
         return "no labels"
     names = [escaped(name) if all_classes else _cut(escaped(name)) for name in schema.class_names]
-    what = "several classes per example" if schema[many[0]].is_ragged else "examples without a class"
-    several = f"{escaped(many[0])}: {what}, not counted"
+    what = "examples have several" if schema[many[0]].is_ragged else "some examples have none (-1)"
+    several = f"{escaped(many[0])}: classes are not counted, since {what}"
     most = len(names) if all_classes else SHOWN_CLASSES
-    return f"{several}: {listed(names, most)}" if names else several
+    return f"{several}; the classes are {listed(names, most)}" if names else several
 
 
 def _cut(name: str) -> str:

@@ -16,6 +16,8 @@ from tfshards.loader.reading.source import split_name
 from tfshards.schemas import Feature, FormatError, InputError, Manifest, Problem, read_manifest
 from tfshards.schemas.storage import any_path
 
+_UNCOUNTED = "no labels, or examples without a class (-1), among which named classes are not counted"
+
 
 def class_weights(path: str | os.PathLike[str], split: str | None = None) -> dict[int, float]:
     """Return a weight for each class, for Keras's ``class_weight``.
@@ -23,7 +25,7 @@ def class_weights(path: str | os.PathLike[str], split: str | None = None) -> dic
     The weight of a class is ``num_examples / (num_classes * examples of the class)``, so that all classes
     have the same total weight and the mean over the examples is 1 (scikit-learn's "balanced" rule, after King
     and Zeng: Logistic Regression in Rare Events Data, 2001). Classes without examples do not count, and have
-    weight 0.
+    weight 0, nor do examples without a class (-1).
 
     Args:
         path: directory that contains ``dataset.json``.
@@ -37,9 +39,9 @@ def class_weights(path: str | os.PathLike[str], split: str | None = None) -> dic
     """
     manifest = read_manifest(path)
     name = split_name(manifest, split, any_path(path))
-    counts = class_numbers(manifest, name)
+    counts = {label: count for label, count in class_numbers(manifest, name).items() if label >= 0}
     if not any(counts.values()):
-        raise InputError(f"split {name!r} of {path} has no labels, and so no classes to be weighted")
+        raise InputError(f"split {name!r} of {path} has {_UNCOUNTED}, so that no classes can be weighted")
     return even_weights(counts)
 
 
@@ -51,9 +53,13 @@ def class_numbers(manifest: Manifest, split: str) -> dict[int, int]:
 
 
 def even_weights(counts: Mapping[int, int]) -> dict[int, float]:
-    """Return the weights of ``class_weights`` for the counts of the classes, which are not all 0."""
-    share = sum(counts.values()) / sum(count > 0 for count in counts.values())
-    return {label: share / count if count else 0.0 for label, count in counts.items()}
+    """Return the weights of ``class_weights`` for the counts of the classes, which are not all 0.
+
+    The label -1, of examples without a class, has weight 0.
+    """
+    held = {label: count for label, count in counts.items() if count and label >= 0}
+    share = sum(held.values()) / len(held)
+    return {label: share / held[label] if label in held else 0.0 for label in counts}
 
 
 @dataclass(frozen=True)
@@ -97,10 +103,9 @@ def weighing(manifest: Manifest, split: str, sample_weights: SampleWeights | Non
     if isinstance(sample_weights, str) and sample_weights != BALANCED:
         return Weighing(_weight_feature(manifest, sample_weights))
     label, counts = manifest.schema.label, class_numbers(manifest, split)
-    if label is None or not any(counts.values()):
-        raise invalid(
-            "sample_weights", sample_weights, f"the name of a feature, since split {split!r} has no labels"
-        )
+    if label is None or not any(count for number, count in counts.items() if number >= 0):
+        allowed = f"the name of a feature, since split {split!r} has {_UNCOUNTED}"
+        raise invalid("sample_weights", sample_weights, allowed)
     if isinstance(sample_weights, str):
         weights = even_weights(counts)
     else:

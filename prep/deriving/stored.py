@@ -67,8 +67,9 @@ class Origin:
         """Raise InputError if tfshards did not write the records, which are never changed."""
         if self.is_adopted:
             raise InputError(
-                f"{self.root} holds records that tfshards did not write, which are never changed; copy them "
-                "into another folder with 'tfshards reshard', and edit that dataset"
+                f"{self.root} holds records that tfshards did not write, which are never changed; if they "
+                "have keys, copy them into another folder with 'tfshards reshard', and edit that dataset; "
+                "else build a dataset from them by prep.Examples"
             )
 
     @property

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from tfshards.prep.imaging.convert import orientation_of
 from tfshards.prep.imaging.options import DEFAULT_MAX_PIXELS
 from tfshards.prep.imaging.pillow import (
     Header,
@@ -39,6 +40,16 @@ def stored_header(data: bytes) -> Header | None:
             return header_of(image, data)
     except ValueError:
         return None
+
+
+def stored_sizes(data: bytes) -> tuple[tuple[int, int], tuple[int, int]] | tuple[None, None]:
+    """Return width and height of an encoded image, as in the file and upright; None if it cannot be read."""
+    try:
+        with readable(data, max_pixels=sys.maxsize) as image:
+            # the orientations from 5 on exchange width and height
+            return image.size, image.size[::-1] if orientation_of(image) > 4 else image.size
+    except ValueError:
+        return None, None
 
 
 @contextmanager

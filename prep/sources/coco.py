@@ -15,7 +15,7 @@ from unicodedata import normalize
 import numpy as np
 
 from tfshards.prep.imaging.options import MAX_BYTES
-from tfshards.prep.imaging.stored import stored_header
+from tfshards.prep.imaging.stored import stored_sizes
 from tfshards.prep.sources.annotations import Annotations, ImageRows, Values, is_text
 from tfshards.prep.sources.classes import usual_split
 from tfshards.prep.sources.fetching import Boundary, read_file
@@ -314,10 +314,9 @@ def _other_sizes(root: Path, sizes: Mapping[bytes, tuple[object, object]], insid
         path = os.path.join(os.fsencode(root), name)
         with suppress(OSError):
             data = read_most(path, MAX_BYTES)[1] if inside.holds(path) else None
-            header = stored_header(data) if data else None
-            # either may be upright
-            if header and header.size not in (sizes[name], sizes[name][::-1]):
-                wrong.append(f"{to_text(name)!r}: {header.size}, not {sizes[name]}")
+            size, turned = stored_sizes(data) if data else (sizes[name], sizes[name])
+            if sizes[name] not in (size, turned):
+                wrong.append(f"{to_text(name)!r}: {size}, not {sizes[name]}")
     if wrong:
         yield (
             f"{len(wrong)} of {len(compared)} images that were compared have another width and height than "

@@ -26,11 +26,12 @@ from tfshards.prep.sources.features import (
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.prep.sources.roles import flag
 from tfshards.schemas import Feature, InputError
-from tfshards.schemas.errors import counted
+from tfshards.schemas.errors import counted, listed
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.names import name_fault
 
 _MAX_SPLITS = 100
+_LIKE_MISSING = ("na", "n/a", "<na>", "nan", "none", "null")
 _LARGEST = (1 << 63) - 1
 # A list, or an object, as text.
 _JSON = re.compile(rb"\s*(\[.*\]|\{.*\})\s*", re.DOTALL)
@@ -146,6 +147,8 @@ def _warning(name: str, numbers: pa.ChunkedArray, names: Sequence[str]) -> str |
     num_open = sum(each["counts"] for each in counts if each["values"] < 0)
     faults = [f"classes without rows: {without} of {len(names)}"] if names and without else []
     faults += [f"rows without a class (-1): {num_open:,}"] if num_open else []
+    alike = [each for each in names if each.lower() in _LIKE_MISSING]
+    faults += [f"classes that look like missing values: {listed(alike, len(alike))}"] if alike else []
     return f"column {name!r}: {'; '.join(faults)}" if faults else None
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
+
+import pyarrow as pa
 
 from tfshards.prep.imaging.coordinates import Outside, Reference
 from tfshards.prep.imaging.options import ImageOptions, changed_images
@@ -61,6 +64,8 @@ from tfshards.schemas.storage.any_path import on_disk
 
 # Roles of columns that are no features.
 _NOT_STORED = ("split", "key", "drop")
+_LIST_IN_TEXT = re.compile(r"\s*[\[(][\[\](), ]*-?\.?[0-9][-+0-9eE., \[\]()]*[\])]\s*")
+_SHOWN, _LOOKED_AT = 60, 64
 
 
 @dataclass(frozen=True)
@@ -250,6 +255,8 @@ class RowSource(NamedClasses, ABC):
         if any(column.is_image for column in content.columns):
             undeclared = [each.feature for each in content.columns if each.role is None]
             check_undeclared_boxes((stored[name].feature for name in undeclared), read.where)
+            for name in undeclared:
+                _check_no_lists_in_text(name, content.table[name], read.where)
         return stored
 
     def _rows(
@@ -297,3 +304,16 @@ class RowSource(NamedClasses, ABC):
         for name in named if content.of_role("label") is None else ():
             how = f"{flag(name, 'label')} stores them"
             yield f"the column {name!r} has class names, which are not stored; {how}"
+
+
+def _check_no_lists_in_text(name: str, column: pa.ChunkedArray, where: str) -> None:
+    """Raise InputError if a column of text without a role, next to images, holds lists of numbers."""
+    is_text = pa.types.is_large_string(column.type)
+    looked_at = [value for value in column[:_LOOKED_AT].to_pylist() if value] if is_text else []
+    if looked_at and all(map(_LIST_IN_TEXT.fullmatch, looked_at)):
+        raise InputError(
+            f"{where}: the column {name!r} holds lists of numbers as text, such as "
+            f"{looked_at[0][:_SHOWN]!r}; make them lists, in pandas: frame[{name!r}] = "
+            f"frame[{name!r}].map(json.loads), and build prep.Table(frame); {flag(name, 'value')} stores the "
+            "text as it is"
+        )

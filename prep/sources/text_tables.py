@@ -211,6 +211,9 @@ def typed(name: str, texts: pa.Array) -> tuple[pa.Array, list[str]]:
     found = pc.if_else(is_given, texts, pa.scalar(None, texts.type))
     if pc.all(pc.is_in(given, _TRUTH)).as_py():
         return pc.equal(found, "true"), []
+    if pc.all(pc.is_in(pc.utf8_lower(given), _TRUTH)).as_py():
+        line = f"column {name!r} is stored as text, since only true and false in lower case are truth values"
+        return texts, [line]
     first = given[0].as_py()
     # a cast that fails takes long
     with suppress(pa.ArrowInvalid):

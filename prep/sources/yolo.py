@@ -231,7 +231,7 @@ def _found(folder: Path, inside: Boundary) -> _Layout:
     if others and len(splits) > 1:
         raise InputError(
             f"{images / others[0]} is not a usual split, such as train or val, as others next to it are; "
-            "remove it, or name the folders of the splits in a data.yaml"
+            "name the folders of the splits in a data.yaml; 'tfshards build coco' reads annotations in .json"
         )
     places = [] if others else [(split, images / name) for name, split in splits.items()]
     class_names: tuple[str, ...] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
+from pathlib import PurePath
 
 from tfshards.prep.building.made import made_of
 from tfshards.prep.progress.lines import report_line
@@ -130,4 +131,7 @@ def _command(name: str, written: Manifest | None) -> str:
             f"restore'), and repeat the '{verb}' that wrote it"
         )
     command = verb if verb in ("reshard", "merge") else f"build {verb}".strip()
+    if written and written.name != PurePath(name).name:
+        # the name is an option, and by default that of the folder
+        name = f"{name} --name {written.name}"
     return f"'tfshards {command} … {name} --overwrite' with the same inputs and options repairs it"

@@ -146,3 +146,16 @@ def test_examples_without_a_class_lead_to_a_warning(write_dataset, tmp_path, nam
     for file in path.glob("*/index/*.labels"):
         file.write_bytes(b"")
     assert len(warned()) == (bool(count) and not names)
+
+
+def test_examples_without_a_class_count_for_no_weight(write_dataset, tmp_path):
+    schema = Schema((Feature("label", "label", "int64"),))
+    path = write_dataset(tmp_path, schema, {"test": [[{"label": each} for each in (-1, 0, 0, 0, 1)]]})
+    assert loader.class_weights(path) == {0: 2 / 3, 1: 2.0}
+    batches = loader.load(path, batch_size=5, sample_weights="balanced")
+    (batch,) = batches.as_numpy_iterator()
+    assert dict(zip(batch["label"].tolist(), batch["sample_weight"].tolist(), strict=True)) == {
+        -1: 0.0,
+        0: np.float32(2 / 3),
+        1: 2.0,
+    }
