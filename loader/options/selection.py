@@ -108,8 +108,8 @@ class Shuffle:
         run: the number of neighbors that stay together, at least 2; None for about 1 MiB of records, and
             fewer in small splits or where the records were not permuted before they were stored.
         lanes: the number of parts of the split from which a global batch is drawn; it divides the global
-            batch size and is a multiple of the number of workers. None for the largest such number up to 256
-            (64 for compressed shards).
+            batch size and is a multiple of the number of workers. None for the largest such number up to
+            256.
     """
 
     seed: int = 0

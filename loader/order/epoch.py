@@ -74,7 +74,6 @@ class Order:
     Attributes:
         run: the number of neighbors that stay together; 0 for the stored order, 1 for a full permutation.
         lanes: number of lanes of all workers together; 0 by steps.
-        is_entered: whether lanes are entered at random ranks, if they have at least two.
     """
 
     population: Population
@@ -84,7 +83,6 @@ class Order:
     seed: int
     run: int
     lanes: int
-    is_entered: bool
     # the epochs that were asked for last: one may end while the next one begins
     _epochs: list[Epoch] = field(default_factory=list, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
@@ -185,7 +183,7 @@ class Order:
             moved = np.append(moved, whole)
         runs = (random_bits(self.seed, ROTATION, number) + moved * self.run) % count
         # A lane that is entered at a random rank has two nonempty pieces.
-        if self.is_entered and count >= 2 * self.lanes > 0:
+        if count >= 2 * self.lanes > 0:
             lengths = np.diff(lane_bounds(count, self.lanes))
             entries = 1 + random_bits(self.seed, LANES, number, np.arange(self.lanes)) % (lengths - 1)
         return Epoch(number, runs, entries)

@@ -8,9 +8,6 @@ from tfshards.schemas import OptionsError
 # examples of a typical batch come from the same part, and neighbors share a batch in many epochs
 # (benchmarks/shuffle.py).
 MOST_LANES = 256
-# Compressed shards were once read in place, where entering one decompresses everything before the offset:
-# the order of their datasets stays as it was.
-MOST_COMPRESSED_LANES = 64
 # Seeking to a run takes about 20 microseconds, a thirtieth of the time to read this many bytes.
 RUN_BYTES = 1 << 20
 # Small splits have shorter runs, so that each lane has several.
@@ -21,9 +18,7 @@ STORED_RUN_BYTES = 128 << 10
 STORED_RUNS_A_LANE = 8
 
 
-def run_length(
-    num_positions: int, lanes: int, record_bytes: float, *, is_permuted: bool, num_shards: int | None
-) -> int:
+def run_length(num_positions: int, lanes: int, record_bytes: float, *, is_permuted: bool) -> int:
     """Return the number of neighbors that stay together.
 
     Args:
@@ -31,10 +26,7 @@ def run_length(
         lanes: the lanes of an epoch.
         record_bytes: mean size of a record, at least 1.
         is_permuted: whether the records were permuted before they were stored.
-        num_shards: the number of shards if they are compressed.
     """
-    if num_shards is not None:
-        return max(2, num_positions // max(1, num_shards))
     if is_permuted:
         run_bytes, runs_a_lane = RUN_BYTES, RUNS_A_LANE
     else:
@@ -43,17 +35,16 @@ def run_length(
     return max(2, min(int(run_bytes / record_bytes), num_positions // (runs_a_lane * lanes)))
 
 
-def num_lanes(
-    global_batch_size: int, num_workers: int, wanted: int | None = None, most: int = MOST_LANES
-) -> int:
+def num_lanes(global_batch_size: int, num_workers: int, wanted: int | None = None) -> int:
     """Return the number of lanes: ``wanted``, or a default that depends on the workers as little as possible.
 
-    The default is the largest multiple of ``num_workers`` that divides ``global_batch_size``, up to ``most``
-    or ``num_workers``. It is the same for all numbers of workers that divide the default of one worker.
+    The default is the largest multiple of ``num_workers`` that divides ``global_batch_size``, up to
+    ``MOST_LANES`` or ``num_workers``. It is the same for all numbers of workers that divide the default of
+    one worker.
     """
     if wanted is None:
         per_worker = global_batch_size // num_workers
-        return num_workers * _divisor(per_worker, max(1, most // num_workers))
+        return num_workers * _divisor(per_worker, max(1, MOST_LANES // num_workers))
     if global_batch_size % wanted:
         raise OptionsError(
             f"Shuffle.lanes={wanted} does not divide the global batch size {global_batch_size}; use a "

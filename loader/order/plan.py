@@ -16,7 +16,7 @@ from tfshards.loader.options.selection import Mix, Part, Shuffle
 from tfshards.loader.options.validation import is_integer
 from tfshards.loader.options.worker import Worker
 from tfshards.loader.order.epoch import Order, order_seed
-from tfshards.loader.order.lanes import MOST_COMPRESSED_LANES, MOST_LANES, divisors, num_lanes, run_length
+from tfshards.loader.order.lanes import divisors, num_lanes, run_length
 from tfshards.loader.order.population import (
     Groups,
     Members,
@@ -234,7 +234,6 @@ def make_plan(options: LoadOptions, source: OpenSplit) -> ReadPlan:
     """
     begin, worker, split = options.begin, options.this_worker, source.split
     record_bytes = max(1.0, split.record_bytes / max(1, split.num_examples))
-    is_compressed = source.manifest.compression != "none"
     population = choose_population(options, source)
     check_workers(begin.order, options.batch_size, worker)
     shuffle = kept_shuffle(options.shuffle, begin.order)
@@ -244,18 +243,13 @@ def make_plan(options: LoadOptions, source: OpenSplit) -> ReadPlan:
     elif shuffle is not None:
         # If the workers divide the lanes, none of these values depends on the number of workers, and
         # neither does the order.
-        whole, most = (
-            options.batch_size * worker.count,
-            MOST_COMPRESSED_LANES if is_compressed else MOST_LANES,
-        )
-        usual, lanes = (num_lanes(whole, count, shuffle.lanes, most) for count in (1, worker.count))
+        whole = options.batch_size * worker.count
+        usual, lanes = (num_lanes(whole, count, shuffle.lanes) for count in (1, worker.count))
         run = shuffle.run or run_length(
             population.num_positions,
             lanes,
             record_bytes,
             is_permuted=not _is_adopted(source.manifest.options),
-            # entering a run decompressed everything before it in its shard
-            num_shards=len(split.shards) if is_compressed else None,
         )
     order = Order(
         population=population,
@@ -265,8 +259,6 @@ def make_plan(options: LoadOptions, source: OpenSplit) -> ReadPlan:
         seed=order_seed(shuffle.seed, source.manifest.build_id) if shuffle is not None else 0,
         run=run,
         lanes=lanes,
-        # see MOST_COMPRESSED_LANES
-        is_entered=not is_compressed,
     )
     plan = ReadPlan(
         source=source,

@@ -28,13 +28,6 @@ FAULTS = [
         EVERY_BATCH,
     ),
     (
-        "lanes of compressed shards are entered",
-        "loader/order/plan.py",
-        "is_entered=not is_compressed",
-        "is_entered=True",
-        "tests/order/test_load.py::test_compressed_shards_are_read_in_their_order",
-    ),
-    (
         "the second worker reads from the slice of the third",
         "loader/order/epoch.py",
         "+ self.worker.index * self.batch_size",

@@ -54,7 +54,6 @@ def opened(path, numbers, *, is_adopted=False):
         sum(shard["record_bytes"] for shard in split["shards"]),
         tuple(map(label_of, numbers)),
         is_adopted,
-        manifest["compression"] != "none",
     )
     return Data(path, stored, list(numbers), has_names=not is_adopted)
 

@@ -29,7 +29,6 @@ class Stored:
     num_bytes: int  # of all records, with their frames
     labels: tuple[int, ...] = ()
     is_adopted: bool = False
-    is_compressed: bool = False
 
 
 def mixed(parts):
@@ -95,7 +94,7 @@ def num_lanes(stored, shuffle, batch_size, workers):
     """Return the lanes of all workers, 0 without lanes."""
     if shuffle is None or shuffle.how == "full":
         return 0
-    most = max(1, (64 if stored.is_compressed else 256) // workers)
+    most = max(1, 256 // workers)
     largest = max(lanes for lanes in range(1, batch_size + 1) if batch_size % lanes == 0 and lanes <= most)
     return shuffle.lanes or workers * largest
 
@@ -104,14 +103,12 @@ def run_length(stored, shuffle, lanes, num_members):
     """Return the members of a run: about 1 MiB, less in small splits and where neighbors are similar."""
     if shuffle is None or shuffle.how == "full":
         return 0 if shuffle is None else 1
-    if stored.is_compressed:
-        return shuffle.run or max(2, num_members // max(1, len(stored.sizes)))
     num_bytes, runs_of_lane = (128 << 10, 8) if stored.is_adopted else (1 << 20, 2)
     mean = max(1, stored.num_bytes / max(1, sum(stored.sizes)))
     return shuffle.run or max(2, min(int(num_bytes / mean), num_members // (runs_of_lane * lanes)))
 
 
-def shuffled(members, seed, epoch, run, lanes, is_entered):
+def shuffled(members, seed, epoch, run, lanes):
     """Return the members of an epoch lane by lane; one lane if ``lanes`` is 0."""
     count = len(members)
     whole = count // run
@@ -120,7 +117,7 @@ def shuffled(members, seed, epoch, run, lanes, is_entered):
     first = random_bits(seed, ROTATION, epoch)
     circle = [members[(first + i) % count] for n in runs for i in range(n * run, min(n * run + run, count))]
     cut = [circle[lane * count // lanes : (lane + 1) * count // lanes] for lane in range(lanes)]
-    if is_entered and count >= 2 * lanes:
+    if lanes and count >= 2 * lanes:
         for number, lane in enumerate(cut):
             entry = 1 + random_bits(seed, LANES, epoch, number) % (len(lane) - 1)
             lane[:] = lane[entry:] + lane[:entry]
@@ -134,7 +131,7 @@ def batches_of(stored, groups, epoch, *, batch_size, workers, shuffle, remainder
     run = run_length(stored, shuffle, lanes, len(members))
     if run:
         seed = order_seed(shuffle.seed, stored.build_id)
-        by_lane = shuffled(members, seed, epoch, run, lanes, not stored.is_compressed)
+        by_lane = shuffled(members, seed, epoch, run, lanes)
     else:
         by_lane = [members]
     steps, rows = [], whole // len(by_lane)
