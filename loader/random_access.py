@@ -52,7 +52,8 @@ class Records:
 
     Raises:
         OptionsError: an argument is not allowed, or a feature needs a package that is not installed.
-        InputError: the dataset or the split does not exist, or its shards are compressed.
+        InputError: the dataset or the split does not exist, or its shards are compressed,
+            and there is no ``cache``.
         FormatError: the manifest breaks the format; when a record is read, it, its shard or its index is
             damaged.
     """

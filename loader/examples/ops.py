@@ -15,7 +15,7 @@ Array: TypeAlias = Any
 
 
 class Ops(NamedTuple):
-    """Operations on arrays of one library; ``NUMPY``, or ``GRAPH`` of loader/tensors/ops.py.
+    """Operations on arrays of one library; ``NUMPY``, or ``GRAPH`` of loader/tensors/decode.py.
 
     Attributes:
         arange: int64 from 0.

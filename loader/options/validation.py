@@ -71,6 +71,8 @@ def suggests(function: Callable[P, Result]) -> Callable[P, Result]:
                 remedy = f"was {meant}= meant?" if meant else f"its parameters are {', '.join(names)}"
                 if name in _SIZES and meant in _SIZES:
                     remedy = f"it takes {meant}=, {_SIZES[meant]}"
+                elif name == "seed" and "shuffle" in names:
+                    remedy = "give shuffle=Shuffle(seed)"
                 raise OptionsError(f"{function.__name__}() has no parameter {name}=; {remedy}")
         return function(*args, **kwargs)
 

@@ -22,7 +22,7 @@ _LAUNCHERS = (
 # tasks of the allocation, in which one process may have been started by hand.
 _SLURM = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS")
 
-_LOG = logging.getLogger("tfshards.loader")
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ _KEPT = "kept"
 _NUM_THREADS = 8
 _BLOCK_BYTES = 4 << 20
 _SECONDS_A_LINE = 10
-_LOG = logging.getLogger("tfshards.loader")
+_LOG = logging.getLogger(__name__)
 _lock = threading.Lock()
 
 

@@ -17,7 +17,7 @@ from tfshards.schemas.index import IntArray as Ints
 PADDING = -2
 
 Records = TypeVar("Records")
-_LOG = logging.getLogger("tfshards.loader")
+_LOG = logging.getLogger(__name__)
 
 
 class Damage:
