@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import cache
 from typing import Any, TypeAlias, cast
 
@@ -58,6 +58,14 @@ def example_class() -> Any:  # noqa: ANN401 -- protobuf makes its classes when i
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("tfshards.Example"))
 
 
+@cache
+def _decoder() -> tuple[Callable[[bytes], Any], type[Exception]]:
+    """Return what decodes an example, and the error that it raises."""
+    from google.protobuf.message import DecodeError
+
+    return example_class().FromString, DecodeError
+
+
 class ParsedExample:
     """An example, whose features are read by their names; bytes that are not one raise ValueError.
 
@@ -66,11 +74,10 @@ class ParsedExample:
     """
 
     def __init__(self, data: bytes | memoryview) -> None:
-        from google.protobuf.message import DecodeError
-
+        decode, decode_error = _decoder()
         try:
-            self.message: Any = example_class().FromString(bytes(data))
-        except DecodeError as error:
+            self.message: Any = decode(bytes(data))
+        except decode_error as error:
             raise ValueError(f"is not a tf.train.Example: {error}") from None
         self._features = self.message.features.feature
 
@@ -86,9 +93,10 @@ class ParsedExample:
 
     def typed(self, name: str) -> tuple[str, Any]:
         """Return the wire type and the values of a feature; no type if it has no list or is missing."""
-        # what is missing would be added
-        field = self._features[name].WhichOneof("kind") if name in self._features else None
-        return (_WIRES[field], getattr(self._features[name], field).value) if field else ("", ())
+        # what is missing would be added by []
+        feature = self._features.get(name)
+        field = None if feature is None else feature.WhichOneof("kind")
+        return (_WIRES[field], getattr(feature, field).value) if field else ("", ())
 
     def values(self) -> dict[str, Decoded]:
         """Return the values of each feature."""
