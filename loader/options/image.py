@@ -140,6 +140,8 @@ class Image:
         are_finite = all(np.isfinite(part).all() for part in parts)
         if not are_finite or not sizes <= {*channels} or not np.all(parts[1] > 0):
             raise invalid(name, given, form)
+        if np.max(np.abs(parts[0])) > 1:
+            raise invalid(name, given, "for values from 0 to 1: a mean of 127.5 is 0.5, and so is its std")
 
 
 def _is_size(size: object) -> bool:

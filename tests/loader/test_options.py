@@ -47,6 +47,7 @@ VALUES = {
             for wrong in (0.5, (0, "1"), (float("nan"), 1), (0, (1, 0, 1)), ((0, 0), 1), ((0, (1,)), 1))
         ],
         lambda: normalized("imagenet", 4),
+        lambda: normalized((127.5, 127.5)),
     ],
     "Boxes.format": [lambda: Boxes("b", "xy")],
     "Boxes.along": [
