@@ -63,3 +63,14 @@ def test_a_damaged_manifest_is_reported_and_written_again_on_request(tmp_path, q
         quiet_build(NUMBERS, out, shards=2)
     assert quiet_build(NUMBERS, out, shards=2, overwrite=True) == manifest
     assert contents(out) == whole
+
+
+def test_what_a_killed_build_left_after_its_commit_goes_with_the_next_command(tmp_path, quiet_build):
+    out = tmp_path / "out"
+    manifest = quiet_build(NUMBERS, out)
+    work = out / manifest.folder / "work"
+    work.mkdir()
+    (work / "train-00000.plan").touch()
+    (work / "mine").touch()
+    quiet_build(NUMBERS, out, options=Options(name="other"), overwrite=True)
+    assert [path.name for path in work.iterdir()] == ["mine"]
