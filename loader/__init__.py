@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tfshards.loader import torch as torch
     from tfshards.loader.array_batches import Batches as Batches
     from tfshards.loader.array_batches import batches as batches
-    from tfshards.loader.devices import distribute as distribute
+    from tfshards.loader.distributed import distribute as distribute
     from tfshards.loader.examples.weights import class_weights as class_weights
     from tfshards.loader.options.boxes import Boxes as Boxes
     from tfshards.loader.options.boxes import Keypoints as Keypoints
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 # the public names of each module
 _NAMES = {
     "array_batches": "Batches batches",
-    "devices": "distribute",
+    "distributed": "distribute",
     "examples.weights": "class_weights",
     "options.boxes": "Boxes Keypoints",
     "options.image": "Image",

@@ -8,11 +8,11 @@ from collections.abc import Callable
 import numpy as np
 
 from tfshards.prep.imaging import depth
+from tfshards.prep.imaging.acceptance import check_side, check_size
 from tfshards.prep.imaging.masks import class_numbers
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.imaging.pillow import Header, Image, one_at_a_time
 from tfshards.prep.imaging.reasons import ImageError, Reason
-from tfshards.prep.imaging.whitelist import check_side, check_size
 from tfshards.schemas import pixel_files
 
 _ORIENTATION = 0x0112

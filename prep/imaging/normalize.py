@@ -1,7 +1,7 @@
 """Convert image files to bytes that TensorFlow and Pillow decode to the same pixels, or reject them.
 
 Neither library applies the EXIF orientation while decoding, and they disagree about palettes, transparency,
-16 bits, CMYK and wrong checksums: hence the rules in ``whitelist``.
+16 bits, CMYK and wrong checksums: hence the rules in ``acceptance``.
 """
 
 from __future__ import annotations
@@ -10,6 +10,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tfshards.prep.imaging import jpeg
+from tfshards.prep.imaging.acceptance import (
+    check_header,
+    check_pixels,
+    check_strips,
+    is_kept,
+    notes_of,
+)
 from tfshards.prep.imaging.convert import REDUCING_GAP, convert, orientation_of
 from tfshards.prep.imaging.masks import SIDEWAYS, Geometry, mask_turn
 from tfshards.prep.imaging.options import ImageOptions
@@ -24,13 +31,6 @@ from tfshards.prep.imaging.pillow import (
     why_not_opened,
 )
 from tfshards.prep.imaging.reasons import ImageError, Reason
-from tfshards.prep.imaging.whitelist import (
-    check_header,
-    check_pixels,
-    check_strips,
-    is_kept,
-    notes_of,
-)
 
 
 class Normalized(NamedTuple):
