@@ -93,10 +93,14 @@ def room_page(room: str, text: str) -> str:
         names = [alias.name for node in imports for alias in node.names]
     else:
         module = ast.parse((ROOT / room / "__init__.py").read_text())
-        assigned = (node for node in module.body if isinstance(node, ast.Assign))
-        names = next(
-            ast.literal_eval(node.value) for node in assigned if ast.unparse(node.targets[0]) == "__all__"
-        )
+        imports = (node for node in ast.walk(module) if isinstance(node, ast.ImportFrom))
+        # a name that is imported under its own name is public
+        names = [
+            each.name
+            for node in imports
+            for each in node.names
+            if each.asname == each.name and node.module != f"tfshards.{room}"
+        ]
     # a function may have the name of its module
     paths = (f"{name}.{name}" if (ROOT / room / f"{name}.py").exists() else name for name in names)
     return (

@@ -73,21 +73,28 @@ _MARK = re.compile(r"\[tfshards:([A-Za-z0-9+/=]+)\]")
 def marking_errors() -> Iterator[None]:
     """Raise an error again as one whose text has its text and code, which is what engines report of it.
 
-    They are JSON, since the name of an input, which may be in any text, must not run code.
+    An error of the system has its number, text and file. All is JSON, since the name of an input, which may
+    be in any text, must not run code.
     """
     try:
         yield
     except Exception as error:
-        is_known = isinstance(error, (TfshardsError, OSError))
-        text = str(error) if is_known else f"{type(error).__name__}: {error}"
-        mark = b64encode(json.dumps([text, getattr(error, "code", "")]).encode()).decode()
+        text = str(error) if isinstance(error, TfshardsError) else f"{type(error).__name__}: {error}"
+        content: list[object] = [text, getattr(error, "code", "")]
+        if isinstance(error, OSError) and error.errno:
+            content = [error.errno, error.strerror, error.filename]
+        mark = b64encode(json.dumps(content, default=str).encode()).decode()
         raise RuntimeError(f"{error} [tfshards:{mark}]") from error
 
 
-def marked_error(failure: BaseException) -> BuildError | None:
+def marked_error(failure: BaseException) -> BuildError | OSError | None:
     """Return the error of a worker in the error of an engine, if there is one."""
     try:
-        text, code = json.loads(b64decode(_MARK.findall(str(failure))[-1]))
-        return BuildError(*text.splitlines(), code=code)
+        first, *others = json.loads(b64decode(_MARK.findall(str(failure))[-1]))
+        return (
+            OSError(first, *others)
+            if isinstance(first, int)
+            else BuildError(*first.splitlines(), code=others[0])
+        )
     except (IndexError, ValueError, TypeError, AttributeError):
         return None

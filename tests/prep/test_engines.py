@@ -44,7 +44,7 @@ def test_every_item_is_processed(engine, num_processes, tmp_path):
 @pytest.mark.parametrize("name", ERRORS)
 def test_the_first_failure_is_raised_as_it_is_and_ends_other_calls(name, engine, tmp_path):
     error, has_processes = ERRORS[name], engine == "beam in processes"
-    kind = type(error) if engine == "local" else BuildError
+    kind = type(error) if engine == "local" or isinstance(error, OSError) else BuildError
     # Beam waits for its other processes
     call = partial(fail, name, note if has_processes else go_on)
     with limited_jobs(3), pytest.raises((kind, BuildError)) as failed:
@@ -53,7 +53,7 @@ def test_the_first_failure_is_raised_as_it_is_and_ends_other_calls(name, engine,
     match error:
         case InputError():
             assert (type(found), str(found)) == (kind, str(error))
-        case OSError() if engine == "local":
+        case OSError():
             assert (found.errno, found.filename) == (error.errno, error.filename)
         case _:
             assert str(error) in str(found)
