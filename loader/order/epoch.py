@@ -191,7 +191,7 @@ class Order:
 
 def lane_bounds(num_positions: int, lanes: int) -> Ints:
     """Return the position at which each lane starts, and the end: shape ``(lanes + 1,)`` int64."""
-    return np.array([lane * num_positions // lanes for lane in range(lanes + 1)], np.int64)
+    return np.arange(lanes + 1, dtype=np.int64) * num_positions // lanes
 
 
 def _ascending(values: Ints) -> Ints:

@@ -242,8 +242,8 @@ COCO = [
     *(row(f"COCO whose sizes are {name}", of_coco("in/any.json", "in", document(images=[{**each,
         **sizes(each)} for each in document()["images"]])), coco("in/any.json"), stored(split_of("train", ""),
         *NAMES, warns=words)) for name, sizes, words in (("turned", lambda each: {"width": each["height"],
-        "height": each["width"]}, ()), ("others", lambda _: {"width": 640, "height": 480}, ("3 of 3",
-        "not (640, 480)")))),
+        "height": each["width"]}, ("of 3", "another width and")), ("others", lambda _: {"width": 640,
+        "height": 480}, ("3 of 3", "not (640, 480)")))),
     row("given names of COCO", of_coco("in/any.json", "in"), coco("in/any.json", class_names=["dog", "new",
         "car", "person"]), stored(split_of("train", ""), "dog", "new", "car", "person")),
 ]  # fmt: skip

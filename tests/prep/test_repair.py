@@ -213,3 +213,14 @@ def test_a_record_that_does_not_show_whose_folder_it_is_in_is_named(dataset):
     assert (report.repaired, [problem.place for problem in report.problems]) == ((), [record])
     assert "build.json" in report.remedies[0]
     assert (dataset / record).read_bytes() == damaged
+
+
+def test_the_command_for_a_dataset_whose_folder_was_renamed_gives_its_name(
+    dataset, photos, contents, tmp_path
+):
+    before, manifest = contents(dataset), read_manifest(dataset)
+    renamed = dataset.rename(tmp_path / "renamed")
+    flip(renamed / manifest.shards[0].path)
+    (remedy,) = verify(renamed, repair=True).remedies
+    assert f"{renamed} --name {manifest.name} --overwrite" in remedy
+    assert contents(renamed) != before
