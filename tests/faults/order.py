@@ -9,8 +9,8 @@ FAULTS = [
     (
         "a lane begins one position late",
         "loader/order/epoch.py",
-        "[lane * num_positions // lanes for",
-        "[(lane * num_positions + lanes - 1) // lanes for",
+        "np.arange(lanes + 1, dtype=np.int64) * num_positions // lanes",
+        "(np.arange(lanes + 1, dtype=np.int64) * num_positions + lanes - 1) // lanes",
         EVERY_BATCH,
     ),
     (

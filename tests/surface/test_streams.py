@@ -223,7 +223,8 @@ def test_progress_is_a_bar_on_a_terminal_only(own):
     os.close(leader)
     assert process.wait(60) == 0
     percentages = [int(number) for number in re.findall(r"new: +(\d+)%", written.decode())]
-    assert len(set(percentages)) >= 3, written
+    # what lies between depends on the speed of the machine
+    assert percentages[0] == 0, written
     assert percentages == sorted(percentages)
     assert percentages[-1] == 100
     # a machine that needs more than a second for an example is shown "s/ examples"
