@@ -135,7 +135,7 @@ def read(source: str, decode: int = 0, epochs: int = 1, cache: str | None = None
 def fetch(source: str) -> dict[str, float]:
     """Fetch all shards in ranges of 1 MiB, 32 at a time, and do nothing with them."""
     from tfshards.schemas import read_manifest
-    from tfshards.schemas.storage import any_path, in_flight, read_range
+    from tfshards.schemas.storage import any_path, in_flight
 
     root = any_path(source)
     size = 1 << 20
@@ -145,7 +145,7 @@ def fetch(source: str) -> dict[str, float]:
         for start in range(0, shard.num_bytes, size)
     ]
     begun = time.perf_counter()
-    num_bytes = sum(in_flight(lambda each: len(read_range(*each)), ranges))
+    num_bytes = sum(in_flight(lambda each: len(each[0].read_range(*each[1:])), ranges))
     return {"rate": num_bytes / measure.MB / (time.perf_counter() - begun)}
 
 

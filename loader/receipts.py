@@ -23,8 +23,8 @@ from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.index import IntArray as Ints
 from tfshards.schemas.json_reader import Json, load_json
 from tfshards.schemas.keys import keys_at, occurrences
-from tfshards.schemas.storage.any_path import local_path
-from tfshards.schemas.storage.untrusted import OPTIONS, read_whole
+from tfshards.schemas.storage.opening import OPTIONS
+from tfshards.schemas.storage.paths import local_path
 from tfshards.schemas.summary import escaped
 
 # Positions of an epoch that are searched together.
@@ -218,7 +218,7 @@ def _opened(
     begin = position
     try:
         if not isinstance(begin, Position):
-            begin = Position.from_json(load_json(read_whole(local_path(begin), OPTIONS)))
+            begin = Position.from_json(load_json(local_path(begin).read_whole(OPTIONS)))
         order = begin.order or {}
         how, size, remainder = str(order["how"]), int(order["global_batch_size"]), order["remainder"]
         shuffle = None if how == "stored" else Shuffle(int(order["seed"]), cast("Any", how))

@@ -18,7 +18,6 @@ from tfshards.loader.options.validation import invalid, suggests
 from tfshards.loader.reading.source import open_source
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.storage import RemotePath
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -168,7 +167,7 @@ def bench(
     num_bytes, num_examples = source.split.record_bytes, source.split.num_examples
     if batch_size > num_examples:
         raise OptionsError(f"batch_size={batch_size} exceeds the {num_examples} examples of {source.label}")
-    if not isinstance(source.root, RemotePath) and num_bytes > _BYTES:
+    if not source.root.is_far and num_bytes > _BYTES:
         take = max(num_examples * _BYTES // num_bytes, min(num_examples, 8 * batch_size))
         options = replace(options, take=take)
     # leaves out what TensorFlow logs about processors and GPUs while it is imported

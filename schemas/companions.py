@@ -19,7 +19,7 @@ from tfshards.schemas.index import (
 from tfshards.schemas.manifest import OTHER_BYTES
 from tfshards.schemas.split import Shard
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.untrusted import LISTS, Limit, read_whole
+from tfshards.schemas.storage.opening import LISTS, Limit
 
 T = TypeVar("T")
 
@@ -73,7 +73,7 @@ def _read(
     file: AnyPath, path: str, most_bytes: int, digest: str, parse: Callable[[bytes], T]
 ) -> tuple[T | None, list[Problem]]:
     try:
-        data = read_whole(file, Limit("it", min(most_bytes, LISTS.most_bytes)))
+        data = file.read_whole(Limit("it", min(most_bytes, LISTS.most_bytes)))
         if bytes_digest(data) != digest:
             return None, [Problem(path, OTHER_BYTES)]
         return parse(data), []

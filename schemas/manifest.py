@@ -39,8 +39,7 @@ from tfshards.schemas.names import (
 from tfshards.schemas.schema import Schema, repeated
 from tfshards.schemas.split import Shard, Split, Totals, digest_fault
 from tfshards.schemas.storage import AnyPath, any_path
-from tfshards.schemas.storage.any_path import absolute
-from tfshards.schemas.storage.untrusted import METADATA, open_regular, read_whole
+from tfshards.schemas.storage.opening import METADATA
 from tfshards.schemas.summary import (
     SHOWN_CLASSES,
     class_lines,
@@ -270,7 +269,7 @@ def read_manifest(dataset: str | os.PathLike[str] | AnyPath) -> Manifest:
         [problem] = error.problems
         remedy = f"'tfshards generations {root}' lists what 'tfshards restore' can put in its place"
         raise FormatError(error.subject, [replace(problem, message=f"{problem.message}; {remedy}")]) from None
-    path = absolute(root)
+    path = root.absolute()
     if manifest.folder and manifest.folder == path.name:
         # the copy in the folder of a build, whose paths are those of the dataset
         raise InputError(f"{root} is the folder of a build in a dataset; name the dataset: {path.parent}")
@@ -281,7 +280,7 @@ def read_manifest_file(path: AnyPath) -> Manifest:
     """Read a manifest, which may belong to an earlier generation; it may raise FormatError or OSError."""
     try:
         # as bytes, because the digest covers line ends
-        text = read_whole(path, METADATA).decode("utf-8")
+        text = path.read_whole(METADATA).decode("utf-8")
     except UnicodeDecodeError as error:
         raise FormatError(str(path), [Problem("(document)", f"is not UTF-8: {error}")]) from None
     return parse_manifest(text, str(path))
@@ -289,7 +288,7 @@ def read_manifest_file(path: AnyPath) -> Manifest:
 
 def is_manifest(path: AnyPath) -> bool:
     """Return whether tfshards wrote a manifest that cannot be read, since something in it is damaged."""
-    with open_regular(path) as file:
+    with path.open_regular() as file:
         return b'"requires": "tfshards' in file.read(_HEAD)
 
 

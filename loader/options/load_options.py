@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from tfshards.loader.options.boxes import Boxes, Keypoints
@@ -24,7 +23,8 @@ from tfshards.loader.options.validation import check_choice, check_least, check_
 from tfshards.loader.options.worker import Worker, usual_worker
 from tfshards.schemas import OptionsError
 from tfshards.schemas.errors import parse_size
-from tfshards.schemas.storage.any_path import local_path
+from tfshards.schemas.storage import LocalPath
+from tfshards.schemas.storage.paths import local_path
 
 Remainder: TypeAlias = Literal["drop", "pad", "keep"]
 OnDamage: TypeAlias = Literal["raise", "skip"]
@@ -166,7 +166,7 @@ class Cache(NamedTuple):
         most_bytes: the bytes that those may have; None for copies of all shards.
     """
 
-    folder: Path
+    folder: LocalPath
     most_bytes: int | None
 
 

@@ -31,10 +31,9 @@ from tfshards.schemas.columns import Octets
 from tfshards.schemas.compression import CODEC_ERRORS, unpacked
 from tfshards.schemas.errors import size
 from tfshards.schemas.index import IntArray as Ints
-from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage import AnyPath, LocalPath
 from tfshards.schemas.storage.locking import lock
-from tfshards.schemas.storage.untrusted import Limit, open_regular, read_whole
-from tfshards.schemas.storage.verbs import write
+from tfshards.schemas.storage.opening import Limit
 
 # Part of each path, so that an error that names a path shows that it is in a cache.
 FOLDER = "tfshards-cache"
@@ -80,7 +79,7 @@ def _unusable(where: object, error: OSError) -> InputError:
     return InputError(f"cache= cannot use {where}: {error.strerror or error}; choose another folder")
 
 
-def split_folder(folder: Path, source: OpenSplit) -> Path:
+def split_folder(folder: LocalPath, source: OpenSplit) -> LocalPath:
     """Return the folder of a split in a cache, which only splits of the same bytes share."""
     if not folder.parent.is_dir():
         raise InputError(f"cache='disk:{folder}': {folder.parent} does not exist; create or mount it")
@@ -92,7 +91,7 @@ class _OtherBytesError(Exception):
     """A file differs from the manifest, or another thread has failed."""
 
 
-def _fill(folder: Path, source: OpenSplit, *, strict: bool) -> list[AnyPath]:
+def _fill(folder: LocalPath, source: OpenSplit, *, strict: bool) -> list[AnyPath]:
     root, name, shards = source.root, source.name, source.split.shards
     compression = source.manifest.compression
     verified = _read_verified(folder)
@@ -126,7 +125,7 @@ def _fill(folder: Path, source: OpenSplit, *, strict: bool) -> list[AnyPath]:
         path = copy_of(shard, folder)
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            write(path, _verified_blocks(root / shard.path, shard, compression, count))
+            path.write(_verified_blocks(root / shard.path, shard, compression, count))
         except _OtherBytesError as error:
             return str(error)
         verified[shard.path] = _identity(path)
@@ -139,7 +138,7 @@ def _fill(folder: Path, source: OpenSplit, *, strict: bool) -> list[AnyPath]:
             stopped.set()
             raise
         finally:
-            write(folder / _VERIFIED, [json.dumps(verified).encode()])
+            (folder / _VERIFIED).write([json.dumps(verified).encode()])
     wrong = {shard.path: fault for shard, fault in zip(missing, faults, strict=True) if fault is not None}
     if wrong and (strict or compression != "none"):
         problems = [Problem(path, fault) for path, fault in wrong.items()]
@@ -147,15 +146,15 @@ def _fill(folder: Path, source: OpenSplit, *, strict: bool) -> list[AnyPath]:
     return [root / shard.path if shard.path in wrong else copy_of(shard, folder) for shard in shards]
 
 
-def copy_of(shard: Shard, folder: Path) -> Path:
+def copy_of(shard: Shard, folder: LocalPath) -> LocalPath:
     """Return the path of a shard in the folder of its split; its own path is absolute in a ``Mix``."""
-    path = Path(shard.path)
+    path = LocalPath(shard.path)
     return folder / path.relative_to(path.anchor)
 
 
-def _read_verified(folder: Path) -> dict[str, list[int] | None]:
+def _read_verified(folder: LocalPath) -> dict[str, list[int] | None]:
     try:
-        found = json.loads(read_whole(folder / _VERIFIED, Limit("a list of copies", 1 << 28)))
+        found = json.loads((folder / _VERIFIED).read_whole(Limit("a list of copies", 1 << 28)))
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
@@ -176,7 +175,7 @@ def _verified_blocks(
     """Yield the uncompressed bytes of a shard, and raise at the end unless they are the manifest's."""
     digest = hashlib.sha256()
     try:
-        with open_regular(path, buffering=0) as file:
+        with path.open_regular(buffering=0) as file:
             while block := file.read(_BLOCK_BYTES):
                 digest.update(block)
                 if compression == "none":
@@ -188,7 +187,7 @@ def _verified_blocks(
             return
         # unpacked only after its digest was found to be right
         left = shard.record_bytes
-        with unpacked(open_regular(path)) as file:
+        with unpacked(path.open_regular()) as file:
             while block := file.read(min(_BLOCK_BYTES, left + 1)):
                 left -= len(block)
                 count(len(block))

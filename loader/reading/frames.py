@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -38,7 +37,6 @@ from tfshards.schemas.frames import are_sound, frame_fault
 from tfshards.schemas.index import FOOTER_BYTES, FRAME_OVERHEAD, HEADER_BYTES, RecordIndex
 from tfshards.schemas.index import IntArray as Ints
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.untrusted import open_regular, view_range
 
 # What to do about the files of a dataset that are missing or damaged.
 REMEDY = (
@@ -99,7 +97,7 @@ class Frames:
         self.shards: Sequence[Shard] = shards
         self.paths: Sequence[AnyPath] = paths
         # of each shard; and whether all are on this machine
-        self.is_remote: npt.NDArray[np.bool_] = np.array([not isinstance(path, Path) for path in paths], bool)
+        self.is_remote: npt.NDArray[np.bool_] = np.array([path.is_far for path in paths], bool)
         self.is_local: bool = not self.is_remote.any()
         self.sizes: Ints = np.array([shard.num_examples for shard in shards], np.int64)
         self.ends: Ints = np.cumsum(self.sizes)
@@ -118,7 +116,7 @@ class Frames:
             if index is not None:
                 self._keep(shard, index)
 
-    def read_from(self, paths: Sequence[Path]) -> Frames:
+    def read_from(self, paths: Sequence[AnyPath]) -> Frames:
         """Return the same frames, read from other files of this machine."""
         other = copy(self)
         other.paths, other.is_local, other.is_remote = paths, True, np.zeros(len(paths), np.bool_)
@@ -307,7 +305,7 @@ class Frames:
         try:
             if self.is_remote[shard]:
                 version = self._versions[shard] if self._versions else None
-                part[:] = view_range(self.paths[shard], offset, offset + len(part), version)
+                part[:] = self.paths[shard].view_range(offset, offset + len(part), version)
                 return
             file = self._file(shard)
             # Linux reads at most 2 GiB at a time
@@ -359,7 +357,7 @@ class Frames:
         # a copy may be an uncompressed one
         is_copy = self.paths[shard] != self.root / self.shards[shard].path
         expected = self.shards[shard].record_bytes if is_copy else self.shards[shard].num_bytes
-        with open_regular(self.paths[shard], buffering=0) as file:
+        with self.paths[shard].open_regular(buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
             if size != expected and self._is_whole:
                 raise self._fault(shard, f"has {size} bytes instead of the {expected} in the manifest")

@@ -15,7 +15,7 @@ from tfshards.schemas import FormatError, OptionsError, Problem, Shard
 from tfshards.schemas.companions import read_index
 from tfshards.schemas.digests import NUM_LAST_BYTES
 from tfshards.schemas.errors import size
-from tfshards.schemas.storage import AnyPath, RemotePath, read_range
+from tfshards.schemas.storage import AnyPath
 
 # More than there are CPUs: the threads mostly wait for storage.
 _NUM_LOCAL, _NUM_REMOTE = 16, 64
@@ -30,7 +30,7 @@ def open_frames(source: OpenSplit, options: LoadOptions) -> tuple[Frames, Damage
     root, shards = source.root, source.split.shards
     is_skipped = options.on_damage == "skip"
     # Two threads ask for one shard at the same time, so that 32 shards in a store take two round trips.
-    with ThreadPoolExecutor(_NUM_REMOTE if isinstance(root, RemotePath) else _NUM_LOCAL) as threads:
+    with ThreadPoolExecutor(_NUM_REMOTE if root.is_far else _NUM_LOCAL) as threads:
         files = list(threads.map(lambda shard: _file_problem(root, shard), shards))
         indexes = list(threads.map(lambda shard: read_index(root, shard), shards))
     problems = [problem for _, of_index in indexes for problem in of_index]
@@ -45,7 +45,7 @@ def open_frames(source: OpenSplit, options: LoadOptions) -> tuple[Frames, Damage
         shards,
         copied_shards(source, options.cached, strict=not is_skipped),
         indexes=[index for index, _ in indexes],
-        versions=[version for _, version in files] if isinstance(root, RemotePath) else (),
+        versions=[version for _, version in files] if root.is_far else (),
         is_whole=not is_skipped,
     )
     if is_skipped:
@@ -89,7 +89,7 @@ def _file_problem(root: AnyPath, shard: Shard) -> tuple[str, str]:
     try:
         status = path.stat()
         size, version = status.st_size, getattr(status, "e_tag", "")
-        last_bytes = read_range(path, max(0, size - NUM_LAST_BYTES), size, version).hex()
+        last_bytes = path.read_range(max(0, size - NUM_LAST_BYTES), size, version).hex()
     except OSError as error:
         return f"cannot be read: {error.strerror}", ""
     if size != shard.num_bytes:

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -27,7 +26,7 @@ from tfshards.schemas import (
 )
 from tfshards.schemas.companions import read_labels
 from tfshards.schemas.names import id_of
-from tfshards.schemas.storage import AnyPath, RemotePath, any_path
+from tfshards.schemas.storage import AnyPath, any_path
 
 # The threads mostly wait for storage.
 _NUM_THREADS = 16
@@ -138,12 +137,12 @@ def compressed(root: AnyPath) -> InputError:
 
 def _open_mix(mix: Mix, split: str | None) -> OpenSplit:
     for path in mix.weights:
-        if isinstance(any_path(path), RemotePath):
+        if any_path(path).is_far:
             raise OptionsError(
                 f"{path} cannot be part of a Mix, whose examples are read one by one; 'tfshards merge' "
                 "makes one dataset of several, or copy it to a local disk"
             )
-    roots = [Path(each) for each in mix.weights]
+    roots = [any_path(each) for each in mix.weights]
     manifests = [read_manifest(root) for root in roots]
     names = [split_name(manifest, split, root) for manifest, root in zip(manifests, roots, strict=True)]
     first = manifests[0]

@@ -10,7 +10,6 @@ import tempfile
 import warnings
 from collections.abc import Mapping
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,7 @@ import numpy as np
 from tfshards.loader.options.position import Counter, Position
 from tfshards.loader.options.validation import check_least
 from tfshards.schemas import InputError, OptionsError
-from tfshards.schemas.storage import AnyPath, any_path, verbs
-from tfshards.schemas.storage.any_path import absolute, on_disk
-from tfshards.schemas.storage.untrusted import open_regular
+from tfshards.schemas.storage import AnyPath, any_path
 
 # A power cut may damage the newest file; the one before it can then be restored.
 KEPT = 2
@@ -75,7 +72,7 @@ class Resume:
             InputError: ``folder`` has saved files, but none that can be read.
             OptionsError: ``every`` is less than 1.
         """
-        self._folder = absolute(any_path(folder, "folder"))
+        self._folder = any_path(folder, "folder").absolute()
         if every is not None:
             check_least("every", every, 1)
         self._every, self._batches, self._since = every, 0, 0
@@ -179,11 +176,11 @@ class Resume:
         if hasattr(self.model, "jax_state_sync"):
             # within an epoch the variables of JAX are not in the model
             self.model.jax_state_sync()
-        for folder in reversed(verbs.missing_folders(self._folder)):
-            verbs.make_folder(folder)
+        for folder in self._folder.missing_folders()[::-1]:
+            folder.make_folder()
         with tempfile.TemporaryDirectory() as scratch:
             # what a killed process leaves is overwritten
-            new = (on_disk(self._folder) or Path(scratch)) / "new.weights.h5"
+            new = Path(scratch if self._folder.is_far else str(self._folder), "new.weights.h5")
             self.model.save_weights(new)
             with h5py.File(new, "a") as file:
                 file[_STATE] = json.dumps(
@@ -195,15 +192,8 @@ class Resume:
                     }
                 )
             self._number += 1
-            path = self._folder / f"{self._number}-{_digest(new)}.weights.h5"
-            if isinstance(path, Path):
-                verbs.sync(new)
-                new.replace(path)
-                verbs.sync(path.parent)
-            else:
-                with new.open("rb") as data:
-                    verbs.write(path, iter(partial(data.read, _BLOCK), b""))
-        verbs.delete(self._folder, [name for _, name in _files(self._folder)[KEPT:]])
+            (self._folder / f"{self._number}-{_digest(any_path(new))}.weights.h5").take(new)
+        self._folder.delete_files([name for _, name in _files(self._folder)[KEPT:]])
 
     def _restore(self) -> None:
         model, saved = self.model, self._saved
@@ -218,12 +208,8 @@ class Resume:
         is_same = saved["optimizer"] == self._compiled
         if not is_same and self.params["epochs"] > self.progress.epoch:
             warnings.warn(_another_optimizer(self._path, saved["optimizer"], self._compiled), stacklevel=2)
-        with tempfile.TemporaryDirectory() as scratch, warnings.catch_warnings():
+        with self._path.local_copy() as path, warnings.catch_warnings():
             warnings.filterwarnings("error", "Skipping variable loading")
-            path = self._path
-            if not isinstance(path, Path):
-                path = Path(scratch, "saved.weights.h5")
-                path.write_bytes(self._path.read_bytes())
             optimizer = model.optimizer
             try:
                 if not is_same:
@@ -251,7 +237,7 @@ _nothing._is_default = True  # type: ignore[attr-defined]
 
 def _files(folder: AnyPath) -> list[tuple[int, str]]:
     """Return number and name of each saved file, the newest first."""
-    matches = map(_FILE.fullmatch, verbs.files_in(folder))
+    matches = map(_FILE.fullmatch, folder.file_names())
     return sorted(((int(match[1]), match[0]) for match in matches if match), reverse=True)
 
 
@@ -266,7 +252,7 @@ def _newest(folder: AnyPath) -> tuple[int, AnyPath, Any]:
         try:
             if _digest(path) != name.partition("-")[2].partition(".")[0]:
                 raise ValueError("its content is not what was saved")
-            with open_regular(path) as file, h5py.File(file) as opened:
+            with path.open_regular() as file, h5py.File(file) as opened:
                 state = json.loads(opened[_STATE][()])
         except (OSError, ValueError, KeyError) as error:
             faults.append(f"{path} is damaged ({error})")
@@ -286,7 +272,7 @@ def _newest(folder: AnyPath) -> tuple[int, AnyPath, Any]:
 
 
 def _digest(path: AnyPath) -> str:
-    return verbs.file_digest(path).partition(":")[2][:16]
+    return path.digest().partition(":")[2][:16]
 
 
 def _seeds(model: Any) -> list[Any]:  # noqa: ANN401

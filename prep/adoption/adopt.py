@@ -41,9 +41,6 @@ from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest import is_manifest
 from tfshards.schemas.names import MANIFEST_NAME, name_fault
 from tfshards.schemas.storage import AnyPath, ChangedError, any_path
-from tfshards.schemas.storage.any_path import absolute
-from tfshards.schemas.storage.locking import locked
-from tfshards.schemas.storage.verbs import put, sync
 
 SOURCE = "adopt"
 
@@ -97,10 +94,10 @@ def adopt(
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
         raise InputError(f"{folder} {what}; name a folder of TFRecord files")
-    named = name or absolute(folder).name
+    named = name or folder.absolute().name
     if reason := name_fault(named):
         raise InputError(f"the name of the folder {reason}; give another with name=")
-    with locked(folder) as note:
+    with folder.locked() as note:
         report_warning(*filter(None, [note]))
         remove_staged(folder)
         state = inspect_output(folder)
@@ -183,9 +180,9 @@ def _write(
         build.create(manifest.options)
         build.open()
         build.put_all(companions)
-        sync(build.root / "index", build.root)
-        put(build.root / MANIFEST_NAME, text, build.work)
-        sync(build.root)
+        build.root.sync("index")
+        (build.root / MANIFEST_NAME).put(text, build.work)
+        build.root.sync()
     try:
         return commit(build, manifest, state, is_compared=False)
     except (FileExistsError, ChangedError):

@@ -17,10 +17,8 @@ from tfshards.schemas.errors import counted, listed
 from tfshards.schemas.frames import stated_length
 from tfshards.schemas.index import HEADER_BYTES
 from tfshards.schemas.names import MANIFEST_NAME, shard_path_fault
-from tfshards.schemas.storage import AnyPath, read_range
-from tfshards.schemas.storage.any_path import is_inside
-from tfshards.schemas.storage.untrusted import open_unpacked
-from tfshards.schemas.storage.verbs import each, sizes_below
+from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.opening import open_unpacked
 
 # x.tfrecord, x.tfrecord-00000-of-00008, data_tfrecord-00000-of-00001.gz, x.tfrec, x.tfrecords.gz
 _TFRECORD_NAME = re.compile(r"(?:^|[._-])tfrec(?:ords?)?(?:[._-]|$)", re.IGNORECASE)
@@ -52,13 +50,13 @@ def choose_files(root: AnyPath, globs: Mapping[str, str], folders: Collection[st
     """
     others = sorted(
         path
-        for path in sizes_below(root)
+        for path in root.sizes_below()
         if not ("/." in f"/{path}" or path == MANIFEST_NAME or path.partition("/")[0] in folders)
         # next to shards, also by other tools
         and not path.endswith((".idx", ".labels", ".keys"))
     )
     # of many objects, the first bytes are requested at the same time
-    forms = dict(zip(others, each(root, lambda path: _form(root / path), others), strict=True))
+    forms = dict(zip(others, root.each(lambda path: _form(root / path), others), strict=True))
     series = {_series_of(path) for path, form in forms.items() if form in ("none", "gzip")} - {None}
     candidates = [
         path
@@ -99,7 +97,7 @@ def _form(path: AnyPath) -> str:
         return "other"
     if not (num_bytes := path.stat().st_size):
         return "empty"
-    start = read_range(path, 0, min(num_bytes, HEADER_BYTES))
+    start = path.read_range(0, min(num_bytes, HEADER_BYTES))
     compression = "none"
     if start.startswith(_GZIP_START) and not _is_header(start):
         compression = "gzip"
@@ -124,7 +122,7 @@ def _fault(root: AnyPath, path: str, form: str) -> str | None:
             "is not a TFRecord file, despite its name: no record begins there, plain or unpacked with gzip; "
             "restore it, or choose the files with splits="
         )
-    if not is_inside(root / path, root):
+    if not (root / path).is_inside(root):
         return "is a link to a file outside the folder; replace it with the file itself"
     fault = shard_path_fault(path)
     return f"the path {fault}; rename it" if fault else None

@@ -37,9 +37,7 @@ from tfshards.schemas.errors import counted
 from tfshards.schemas.manifest import OTHER_BYTES, parse_manifest
 from tfshards.schemas.names import MANIFEST_NAME
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.any_path import in_store
-from tfshards.schemas.storage.untrusted import METADATA
-from tfshards.schemas.storage.verbs import put, replace_if, sync
+from tfshards.schemas.storage.opening import METADATA
 
 
 def produce(job: Job, state: OutputState, *, overwrite: bool = False) -> Manifest:
@@ -128,7 +126,7 @@ def _is_repaired(job: Job, build: BuildFolder, manifest: Manifest, damage: Seque
         if shards:
             job.repair(target, manifest, shards)
         target.put_all({name: small[name] for name in map(plain_name, left)})
-        sync(build.root / "index", build.root)
+        build.root.sync("index")
     return True
 
 
@@ -214,7 +212,7 @@ def finish(
     path, text = target.root / MANIFEST_NAME, manifest.to_text().encode("ascii")
     check_readable(text, path)
     written = list(finished.values())
-    if in_store(target.root):
+    if not target.root.has_locks:
         for done, is_intact in zip(written, target.intact(written), strict=True):
             if not is_intact:
                 raise BuildError(
@@ -226,9 +224,9 @@ def finish(
     target.create(job.wanted.options, job.stamps)
     target.open()
     target.put_all({**files, **views})
-    sync(target.root / "index", target.root)
-    put(path, text, target.work)
-    sync(target.root)
+    target.root.sync("index")
+    path.put(text, target.work)
+    target.root.sync()
     return manifest
 
 
@@ -255,8 +253,8 @@ def commit(
     if old != manifest:
         text = manifest.to_text().encode("ascii")
         with unfinished_in(folder) as unfinished:
-            replace_if(folder / MANIFEST_NAME, text, state.version, unfinished)
-            sync(folder)
+            (folder / MANIFEST_NAME).replace_if(text, state.version, unfinished)
+            folder.sync()
         if old is not None:
             report_line(
                 f"kept {old.folder}, the previous generation: 'tfshards restore {folder} {old.folder}' makes "
@@ -267,7 +265,7 @@ def commit(
     build.remove_work()
     # Changes after the last sync may be in any state. That these are removals of no importance does not help
     # where e2fsck (1.47.0) replays fast commits of ext4: it then lost the dataset.
-    sync(build.root, folder)
+    folder.sync(build.name)
     return manifest
 
 
@@ -284,7 +282,7 @@ def discard_unfinished(state: OutputState, wanted: Wanted, *, keeps_own: bool) -
     If the manifest cannot be read, nothing is removed, since the files that it names are not known. Nor is
     anything in an object store, where these builds may be running: ``prune`` removes them.
     """
-    if state.fault or in_store(state.folder):
+    if state.fault or not state.folder.has_locks:
         return
     for build in state.folders:
         is_own = keeps_own and build in state.builds_of(wanted.plan_id)
@@ -301,7 +299,7 @@ def overtaken(state: OutputState, failure: BuildError | OSError) -> OutputState:
     Two builds in a store may run at the same time. Builds of one plan write the same bytes under the same
     keys, others have other folders, and the pointer is replaced only by the first of them that ends.
     """
-    if in_store(state.folder):
+    if not state.folder.has_locks:
         now = inspect_output(state.folder)
         if now.version != state.version and now.manifest is not None:
             return now

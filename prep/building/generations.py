@@ -20,8 +20,6 @@ from tfshards.schemas.errors import counted, listed, one_line, size
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import MANIFEST_NAME, RECORD_NAME, WORK_NAME
 from tfshards.schemas.storage import any_path
-from tfshards.schemas.storage.locking import locked
-from tfshards.schemas.storage.verbs import delete_tree, sizes_below
 
 _SHOWN = 5
 
@@ -172,7 +170,7 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
     nothing = InputError(f"{folder} holds neither a dataset nor an unfinished build; nothing was removed")
     if not folder.is_dir():
         raise nothing
-    with locked(folder):
+    with folder.locked():
         state, staged = inspect_output(folder), staged_folders(folder)
         if state.fault:
             raise state.fault
@@ -194,9 +192,9 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
                 kept = {plain_name(path) for path in needed if plain_folder(path) == build.name}
                 found += _removed(build, build.remove(kept, dry_run=dry_run))
             for path in staged:
-                found.append(Pruned(f"{path.name}/", sum(sizes_below(path).values())))
+                found.append(Pruned(f"{path.name}/", sum(path.sizes_below().values())))
                 if not dry_run:
-                    delete_tree(path, RECORD_NAME)
+                    path.delete_tree(RECORD_NAME)
         except OSError as error:
             raise InputError(f"{error.filename}: {error.strerror}") from error
     done = "would remove" if dry_run else "removed"

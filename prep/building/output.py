@@ -17,10 +17,7 @@ from tfshards.prep.sources.staging_folder import remove_staged, staged_folder
 from tfshards.prep.writing.build_folder import BuildFolder, linked
 from tfshards.schemas import BuildError, InputError, OptionsError
 from tfshards.schemas.names import MANIFEST_NAME, name_fault
-from tfshards.schemas.storage import AnyPath, any_path
-from tfshards.schemas.storage.any_path import absolute, is_inside, on_disk
-from tfshards.schemas.storage.locking import locked
-from tfshards.schemas.storage.verbs import missing_folders, sync, write
+from tfshards.schemas.storage import AnyPath, LocalPath, any_path
 
 _COPY_BYTES = 8 << 20
 
@@ -36,14 +33,14 @@ def output_folder(dataset: str | os.PathLike[str] | AnyPath, *inputs: AnyPath | 
         raise OptionsError("the path of the output is empty; name a folder")
     folder = any_path(dataset, "dataset")
     for location in inputs:
-        if location is not None and is_inside(folder, location):
+        if location is not None and folder.is_inside(location):
             raise OptionsError(f"the output {folder} is inside the input {location}; choose another folder")
     return folder
 
 
 def dataset_name(folder: AnyPath, options: Options) -> str:
     """Return the dataset's name: ``options.name``, or the last part of the output's path."""
-    name = options.name or absolute(folder).name
+    name = options.name or folder.absolute().name
     if fault := name_fault(name):
         raise OptionsError(f"the output's name {fault}; give another with name=")
     return name
@@ -60,7 +57,7 @@ def claimed(folder: AnyPath, staged: str = "") -> Iterator[OutputState]:
         InputError: the folder cannot be written, is a file, holds files that are not a dataset, or is locked.
         BuildError: an operation of the file system failed, for example because the disk is full.
     """
-    with existing_folder(folder), locked(folder) as note:
+    with existing_folder(folder), folder.locked() as note:
         if note:
             report_warning(note)
         pointer = folder / MANIFEST_NAME
@@ -85,20 +82,21 @@ def existing_folder(folder: AnyPath) -> Iterator[None]:
     """Create a folder with those that hold it; at the end remove those of them that are empty."""
     with ExitStack() as stack:
         try:
-            created = missing_folders(folder)
+            created = folder.missing_folders()
             # from the innermost
-            for path in reversed(created):
+            for path in created[::-1]:
                 stack.callback(_remove_empty, path)
             folder.mkdir(parents=True, exist_ok=True)
             # otherwise a power failure may lose the whole dataset after its commit
-            sync(*(path.parent for path in reversed(created)))
+            for path in created[::-1]:
+                path.parent.sync()
         except OSError as error:
             check_usable(inspect_output(folder))
             raise InputError(f"{folder}: cannot be written: {error.strerror}") from None
         yield
 
 
-def _remove_empty(folder: Path) -> None:
+def _remove_empty(folder: AnyPath) -> None:
     with suppress(OSError):
         folder.rmdir()
 
@@ -116,14 +114,14 @@ def staged(
         InputError: workers cannot read what was copied from this source.
     """
     with ExitStack() as stack:
-        if on_disk(folder):
+        if not folder.is_far:
             try:
-                staging = Path(str(stack.enter_context(staged_folder(folder))))
+                staging = LocalPath(str(stack.enter_context(staged_folder(folder))))
             except OSError as error:
                 raise InputError(f"{folder}: cannot be written: {error.strerror}") from None
             yield source.stage(staging, group_by=group_by)
             return
-        local = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tfshards-")))
+        local = LocalPath(stack.enter_context(tempfile.TemporaryDirectory(prefix="tfshards-")))
         reader = source.stage(local, group_by=group_by)
         # of images nothing is copied, and a build that is killed cannot remove the folder
         with suppress(OSError):
@@ -146,5 +144,5 @@ def _uploaded(reader: Reader, local: Path, area: AnyPath) -> Reader:
     files = {path.name: path for path in local.iterdir()} | dict(reader.in_place())
     for name, path in sorted(files.items()):
         with path.open("rb") as file:
-            write(area / name, iter(partial(file.read, _COPY_BYTES), b""), area)
+            (area / name).write(iter(partial(file.read, _COPY_BYTES), b""), area)
     return reader.moved(area)

@@ -27,7 +27,7 @@ from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import load_json
 from tfshards.schemas.names import REJECTS_NAME, REMOVED_NAME
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.untrusted import LISTS, read_whole
+from tfshards.schemas.storage.opening import LISTS
 
 _DETAIL = "has the content of "
 
@@ -68,7 +68,7 @@ def read_list(path: AnyPath, digest: str) -> bytes:
         InputError: the file is missing or damaged.
     """
     try:
-        content = read_whole(path, LISTS) if digest else b""
+        content = path.read_whole(LISTS) if digest else b""
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}", code="unreadable") from None
     if digest and bytes_digest(content) != digest:

@@ -21,7 +21,6 @@ from tfshards.schemas.manifest import is_manifest
 from tfshards.schemas.names import MANIFEST_NAME
 from tfshards.schemas.storage import AnyPath, RemoteStatus
 from tfshards.schemas.storage.locking import LOCK_NAME
-from tfshards.schemas.storage.verbs import exists, version
 
 _SHOWN = 5
 # Recorded options that have another name than the parameter that gives them.
@@ -125,12 +124,12 @@ def inspect_output(folder: AnyPath) -> OutputState:
 def _inspect(folder: AnyPath) -> OutputState:
     if not folder.is_dir():
         # In a store, another build may have made it a folder since the line above.
-        return OutputState(folder, is_file=exists(folder) and not folder.is_dir())
+        return OutputState(folder, is_file=folder.is_taken() and not folder.is_dir())
     folders = tuple(build_folders(folder))
     ours = {MANIFEST_NAME, LOCK_NAME, *(each.name for each in (*folders, *staged_folders(folder)))}
     other = next((path.name for path in folder.iterdir() if path.name not in ours), "")
     pointer, fault, manifest = folder / MANIFEST_NAME, None, None
-    replaced = version(pointer)
+    replaced = pointer.version()
     if replaced is not None:
         try:
             manifest = read_manifest(folder)

@@ -23,7 +23,6 @@ from tfshards.prep.writing.shard import ShardTask, write_shard
 from tfshards.schemas import BuildError, Manifest, Shard, TfshardsError
 from tfshards.schemas.errors import counted, size
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.verbs import each, require_space
 
 
 @dataclass(frozen=True)
@@ -121,7 +120,7 @@ class Job(ABC):
             folder.write_plan(plan)
             return plan.shard, (plan_digest(plan.text), plan.size)
 
-        planned = dict(each(folder.root, write, plans))
+        planned = dict(folder.root.each(write, plans))
         # without the rejected rows, a shard of the first plans may equal one of the final plans
         found = {
             shard: done
@@ -140,7 +139,7 @@ class Job(ABC):
             examples, num_bytes = _total(missing.values())
             report_line(f"starting {what}: {counted(examples, 'example')}, {size(num_bytes)}, {of}")
         if space:
-            require_space(folder.dataset, space(_total(missing.values())), "the dataset")
+            folder.dataset.require_space(space(_total(missing.values())), "the dataset")
         # their records may be there, but their files may be damaged
         folder.forget(missing)
         return missing

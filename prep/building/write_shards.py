@@ -34,7 +34,6 @@ from tfshards.prep.writing.shard import ShardTask, write_shard
 from tfshards.schemas import InputError, Manifest, OptionsError
 from tfshards.schemas.names import RECORD_NAME
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.verbs import delete_tree
 
 
 class WriteShardsResult(NamedTuple):
@@ -244,4 +243,4 @@ class WriteSteps:
         return BuildFolder(self.folder, name)
 
     def _remove_staging(self) -> None:
-        delete_tree(self._staging, RECORD_NAME)
+        self._staging.delete_tree(RECORD_NAME)

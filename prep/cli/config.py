@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from tfshards.prep.cli.derive import Append
 from tfshards.schemas import OptionsError
-from tfshards.schemas.storage.any_path import local_path
-from tfshards.schemas.storage.untrusted import OPTIONS, read_whole
+from tfshards.schemas.storage.opening import OPTIONS
+from tfshards.schemas.storage.paths import local_path
 
 _MOST_DOTS = 1000
 _SHOWN = 100
@@ -97,7 +97,7 @@ def _read_toml(path: str) -> dict[str, object]:
         import tomli as tomllib
 
     try:
-        text = read_whole(local_path(path), OPTIONS).decode("utf-8")
+        text = local_path(path).read_whole(OPTIONS).decode("utf-8")
         if any(line.count(".") > _MOST_DOTS for line in text.splitlines()):
             # a key of many parts takes the square of their number
             raise ValueError(f"a line has more than {_MOST_DOTS:,} dots")

@@ -32,7 +32,7 @@ from tfshards.schemas.index import FRAME_OVERHEAD, IntArray
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.keys import find, occurrences
 from tfshards.schemas.storage import AnyPath, any_path
-from tfshards.schemas.storage.untrusted import LISTS, read_whole
+from tfshards.schemas.storage.opening import LISTS
 
 _COLUMNS = ("key", "label")
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
@@ -156,7 +156,7 @@ def _labels_in(labels: str | os.PathLike[str]) -> dict[bytes, str]:
     found: dict[bytes, str] = {}
     try:
         # keys need not be UTF-8
-        text = read_whole(path, LISTS).decode("utf-8-sig", "surrogateescape")
+        text = path.read_whole(LISTS).decode("utf-8-sig", "surrogateescape")
         delimiter = _DELIMITERS.get(path.suffix.lower())
         if delimiter is None:
             raise OptionsError(

@@ -16,7 +16,6 @@ from tfshards.schemas import Manifest, OptionsError
 from tfshards.schemas.errors import check_flags
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.storage import any_path
-from tfshards.schemas.storage.any_path import real_name
 
 
 def reshard(
@@ -63,7 +62,7 @@ def reshard(
     options = options or ShardOptions()
     counts = ShardCounts.of(shards, options.shard_size)
     root, folder = open_origin(source).root, any_path(dataset)
-    is_next = real_name(root) == real_name(folder)
+    is_next = root.real_name() == folder.real_name()
     if is_next and not overwrite:
         raise OptionsError(f"the output {folder} is the input; give another folder, or overwrite=True")
 

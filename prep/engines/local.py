@@ -20,7 +20,6 @@ from tfshards.prep.engines.table import Work, run_on_threads, share
 from tfshards.prep.progress.lines import Amount
 from tfshards.prep.progress.threads import is_limited, limited_jobs, num_jobs, num_writers
 from tfshards.schemas import BuildError, TfshardsError
-from tfshards.schemas.storage.any_path import in_store
 
 # A process takes a third of a second to start, which is also the time to write about this much. Examples
 # count as well as their bytes, for example where they are rows of small arrays.
@@ -48,7 +47,7 @@ def run(work: Work) -> None:
         answer.result()
 
     # each of the others writes one shard at a time, and so does this one
-    num_threads = num_writers() if in_store(work.folder) else 1
+    num_threads = num_writers() if work.folder.is_far else 1
     try:
         with pool:
             share(work, [*[work.function] * num_threads, *[call] * number], end=others.end)

@@ -14,7 +14,6 @@ from tfshards.prep.progress.lines import Amount, Meter
 from tfshards.prep.progress.threads import STOPPED, num_writers
 from tfshards.schemas import OptionsError, TfshardsError
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.any_path import in_store
 
 EngineName: TypeAlias = Literal["local", "beam"]
 
@@ -84,7 +83,7 @@ def run_on_threads(work: Work, num_threads: int | None = None) -> None:
     Raises:
         Exception: the first failure.
     """
-    share(work, [work.function] * (num_threads or num_writers(waits=in_store(work.folder) is not None)))
+    share(work, [work.function] * (num_threads or num_writers(waits=work.folder.is_far)))
 
 
 def share(

@@ -16,7 +16,6 @@ from tfshards.prep.engines.table import Work
 from tfshards.prep.imaging.pillow import decoder_versions
 from tfshards.schemas import BuildError, TfshardsError
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.verbs import exists, first_entry, put
 
 
 @contextmanager
@@ -24,9 +23,9 @@ def needed_paths(work: Work) -> Iterator[tuple[AnyPath, ...]]:
     """Yield files and folders that workers must see, with a token in the folder of the work until the end."""
     # another folder with the same path has no file with this name
     token = work.folder / f"token-{secrets.token_hex(8)}"
-    put(token, b"")
+    token.put(b"")
     try:
-        yield token, *map(first_entry, work.sources)
+        yield token, *(source.first_entry() for source in work.sources)
     finally:
         token.unlink(missing_ok=True)
 
@@ -43,7 +42,7 @@ def check_worker(versions: Mapping[str, str], paths: Sequence[AnyPath]) -> None:
             )
     for path in paths:
         try:
-            why = "" if exists(path) else "it does not exist there"
+            why = "" if path.is_taken() else "it does not exist there"
         except (OSError, TfshardsError) as error:
             why = str(error)
         if why:

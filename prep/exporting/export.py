@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from itertools import accumulate
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -52,10 +51,9 @@ from tfshards.schemas.errors import check_strings, counted, size
 from tfshards.schemas.index import FRAME_OVERHEAD
 from tfshards.schemas.json_reader import Json, as_json
 from tfshards.schemas.names import id_of
-from tfshards.schemas.storage import AnyPath, any_path
-from tfshards.schemas.storage.any_path import local_path
-from tfshards.schemas.storage.locking import LOCK_NAME, locked
-from tfshards.schemas.storage.verbs import make_folder, put, sync
+from tfshards.schemas.storage import AnyPath, LocalPath, any_path
+from tfshards.schemas.storage.locking import LOCK_NAME
+from tfshards.schemas.storage.paths import local_path
 
 FormatName = Literal["webdataset", "parquet"]
 # each has the paths of its parts, what it cannot hold, and what writes a part
@@ -172,7 +170,7 @@ def export(
     work = folder / f".export-{id_of(json.dumps(content))}"
     exported = _Exported(root, to, schema, frozenset(as_bytes), manifest.compression)
     parts = [*_parts(manifest, to)]
-    with existing_folder(folder), locked(folder) as note:
+    with existing_folder(folder), folder.locked() as note:
         report_warning(*filter(None, [note]))
         _claim(folder, work)
         missing = [part for part in parts if not (folder / part.path).exists()]
@@ -191,10 +189,10 @@ def export(
         else:
             report_line(f"{folder} holds this export already")
         if schema.class_names:
-            put(folder / LABELS_NAME, labels_text(schema.class_names).encode("utf-8"), work)
+            (folder / LABELS_NAME).put(labels_text(schema.class_names).encode("utf-8"), work)
         files = [*(part.path for part in parts), *([LABELS_NAME] if schema.class_names else [])]
         # also what a killed run has named
-        sync(*{(folder / path).parent for path in files}, folder)
+        folder.sync(*{os.path.dirname(path) for path in files})
         num_bytes = {path: (folder / path).stat().st_size for path in files}
     return Export(str(folder), to, manifest.num_examples, num_bytes, len(parts) - len(missing), len(parts))
 
@@ -207,7 +205,7 @@ def _parts(manifest: Manifest, to: str) -> Iterator[Part]:
             yield Part(path, shard, first)
 
 
-def _claim(directory: Path, work: Path) -> None:
+def _claim(directory: LocalPath, work: LocalPath) -> None:
     """Mark an empty folder as that of this export, or check that it is; remove unfinished files.
 
     Raises:
@@ -219,8 +217,8 @@ def _claim(directory: Path, work: Path) -> None:
             f"{directory} is not empty, and does not hold this export: another one is of another dataset, "
             "with other options, or by another release of pyarrow; give a new directory="
         )
-    make_folder(work)
-    sync(directory)
+    work.make_folder()
+    directory.sync()
     for name in filter(_UNFINISHED.fullmatch, os.listdir(work)):
         (work / name).unlink()
 
@@ -235,7 +233,7 @@ class _Exported(NamedTuple):
     compression: Compression
 
 
-def _write(directory: Path, work: Path, exported: _Exported, part: Part) -> None:
+def _write(directory: LocalPath, work: LocalPath, exported: _Exported, part: Part) -> None:
     """Write one part, which gets its name when it is complete."""
     path = directory / part.path
     # a runner that starts its job again after a failure repeats every task
@@ -244,8 +242,8 @@ def _write(directory: Path, work: Path, exported: _Exported, part: Part) -> None
     unfinished = work / f"{path.name}.{secrets.token_hex(8)}"
     groups = _groups(exported, part.shard, partial(check_working, work))
     _FORMATS[exported.to].write(unfinished, exported.schema, exported.binary, groups, part.first)
-    sync(unfinished)
-    make_folder(path.parent)
+    unfinished.sync()
+    path.parent.make_folder()
     unfinished.replace(path)
 
 

@@ -11,14 +11,12 @@ from tfshards.schemas import InputError, Manifest, Problem
 from tfshards.schemas.manifest import OTHER_BYTES, is_manifest
 from tfshards.schemas.names import MANIFEST_NAME
 from tfshards.schemas.storage import AnyPath, any_path
-from tfshards.schemas.storage.untrusted import open_regular
-from tfshards.schemas.storage.verbs import file_digest, file_sizes, missing_folders
 
 
 def file_problems(manifest: Manifest, root: str | os.PathLike[str] | AnyPath) -> list[Problem]:
     """Return a problem for each shard whose file is missing or whose size differs from the manifest."""
     problems = []
-    sizes = file_sizes(any_path(root), [shard.path for shard in manifest.shards])
+    sizes = any_path(root).file_sizes([shard.path for shard in manifest.shards])
     for shard in manifest.shards:
         size = sizes[shard.path]
         if isinstance(size, OSError):
@@ -37,7 +35,7 @@ def digest_problems(
     problems = []
     for path, digest in digests.items():
         try:
-            is_same = file_digest(root / path, tick) == digest
+            is_same = (root / path).digest(tick) == digest
         except OSError as error:
             problems.append(Problem(path, f"cannot be read: {error.strerror}"))
             continue
@@ -64,7 +62,7 @@ def check_new_file(path: AnyPath, content: str, is_own: Callable[[BinaryIO], boo
     since it holds the same kind of content.
     """
     where = f"name a file for {content}"
-    if path.is_dir() or missing_folders(path.parent):
+    if path.is_dir() or path.parent.missing_folders():
         fault = "is a folder" if path.is_dir() else f"the folder {path.parent} does not exist"
         raise InputError(f"{path}: {fault}; {where} in an existing folder")
     check_outside_datasets(path, where)
@@ -74,6 +72,6 @@ def check_new_file(path: AnyPath, content: str, is_own: Callable[[BinaryIO], boo
             raise InputError(f"{path} is not a regular file; {where}")
         if is_empty:
             return
-        with open_regular(path) as file:
+        with path.open_regular() as file:
             if not is_own(file):
                 raise InputError(f"{path} is not {content} that tfshards wrote; move it away, or {where}")

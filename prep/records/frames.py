@@ -22,8 +22,7 @@ from tfshards.schemas.index import (
     RecordIndex,
 )
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.untrusted import open_unpacked, read_gradually
-from tfshards.schemas.storage.verbs import range_bytes, ranges_of, version
+from tfshards.schemas.storage.opening import open_unpacked, read_gradually
 
 _BUFFER_BYTES = 1 << 20
 
@@ -250,7 +249,7 @@ def _together(
     These are numbers ``first`` and ``last``, and the bytes from the start of span ``first`` to the end of the
     span before ``last``: fewer where the file ends, and none where it cannot be decompressed.
     """
-    num_bytes = range_bytes(path)
+    num_bytes = path.range_bytes
     # a request to a bucket costs far more than the bytes of a gap
     gaps = starts[1:] - ends[:-1]
     is_far = (gaps < 0) | (gaps >= num_bytes >> 6)
@@ -264,7 +263,7 @@ def _together(
 
 def _bytes_of(path: AnyPath, compression: Compression, ranges: Sequence[tuple[int, int]]) -> Iterator[bytes]:
     if compression == "none":
-        yield from ranges_of(path, ranges)
+        yield from path.read_ranges(ranges)
         return
     name, file = _open_at(path, ranges[0][0] if ranges else 0)
     try:
@@ -283,7 +282,7 @@ _KEPT = threading.local()
 
 def _open_at(path: AnyPath, start: int) -> tuple[tuple[object, ...], BinaryIO]:
     """Return a file of the uncompressed bytes of ``path`` not read beyond ``start``, and what names it."""
-    name = str(path), version(path)
+    name = str(path), path.version()
     last: tuple[tuple[object, ...], BinaryIO] | None = getattr(_KEPT, "last", None)
     # two that are read in turns are two files
     _KEPT.last = None

@@ -16,7 +16,7 @@ from tfshards.schemas.compression import Compression, compress
 from tfshards.schemas.digests import HASH, NUM_LAST_BYTES, bytes_digest, digest_of, examples_digest
 from tfshards.schemas.index import FRAME_OVERHEAD, IntArray, RecordIndex, keys_bytes, labels_bytes
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.verbs import Sink, read_once
+from tfshards.schemas.storage.stored import Sink
 
 Item = TypeVar("Item")
 
@@ -156,7 +156,7 @@ def scan(path: AnyPath, compression: Compression, look: Callable[[Frame], object
             look(each)
         except ValueError as error:
             raise RecordError(path, each.number, each.offset, str(error)) from None
-    return Records(np.array(lengths, np.int64), np.array(checksums, np.uint32), read_once(path))
+    return Records(np.array(lengths, np.int64), np.array(checksums, np.uint32), path.read_once())
 
 
 def in_groups(

@@ -37,10 +37,9 @@ from tfshards.schemas.errors import check_path, size
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest import FORMAT_VERSION
-from tfshards.schemas.storage import AnyPath, any_path
-from tfshards.schemas.storage.any_path import local_path
-from tfshards.schemas.storage.untrusted import Limit, read_whole
-from tfshards.schemas.storage.verbs import put
+from tfshards.schemas.storage import AnyPath, LocalPath, any_path
+from tfshards.schemas.storage.opening import Limit
+from tfshards.schemas.storage.paths import local_path
 from tfshards.schemas.summary import escaped, span
 
 T = TypeVar("T")
@@ -171,7 +170,7 @@ def report(
         "most_groups": max(_SIDES) // _FEWEST,
         "records": [cards[at][0] for at in texts],
     }
-    put(path, _rendered(page))
+    path.put(_rendered(page))
     return Report(path)
 
 
@@ -364,7 +363,7 @@ def _input(reject: Reject, source: bytes | None) -> _Card:
     if source is None or b"\0" in key or not os.path.realpath(path).startswith(os.path.join(source, b"")):
         return card
     try:
-        data = read_whole(Path(os.fsdecode(path)), _INPUT)
+        data = LocalPath(os.fsdecode(path)).read_whole(_INPUT)
         # what can be decoded of a damaged file is shown
         with readable(data, allows_truncated=True) as image:
             return card._replace(picture=as_thumbnail(scaled(image, _INPUT_SIDE)))

@@ -14,7 +14,7 @@ import pyarrow as pa
 from tfshards.prep.sources.row_columns import TableRows
 from tfshards.prep.sources.table_rows import RowSource
 from tfshards.schemas import InputError
-from tfshards.schemas.storage.any_path import local_path
+from tfshards.schemas.storage.paths import local_path
 
 _NUMBERS, _INTEGERS = pa.large_list(pa.float32()), pa.large_list(pa.int64())
 # The values of an object that are stored, by name.

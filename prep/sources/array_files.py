@@ -23,16 +23,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tfshards.prep.records.example import Values
-from tfshards.prep.sources.fetching import changed, local_copy, unreadable
+from tfshards.prep.sources.fetching import changed, unreadable
 from tfshards.schemas import Feature, InputError, TfshardsError
 from tfshards.schemas.compression import MAX_RATIO
 from tfshards.schemas.digests import HASH, digest_of
 from tfshards.schemas.index import IntArray
-from tfshards.schemas.storage import AnyPath, any_path
-from tfshards.schemas.storage.any_path import on_disk
+from tfshards.schemas.storage import AnyPath, LocalPath, any_path
+from tfshards.schemas.storage.opening import size_of
 from tfshards.schemas.storage.reader import stamp_of
-from tfshards.schemas.storage.untrusted import open_regular, size_of
-from tfshards.schemas.storage.verbs import require_space
 
 _COPY_BYTES = 1 << 20
 # NumPy parses headers as Python literals. In Python 3.11 that fails at times with a SystemError if several
@@ -65,7 +63,7 @@ class ArrayFile(NamedTuple):
     def check_unchanged(self) -> None:
         """Raise InputError if this is a file of the user that has changed since it was listed, or OSError."""
         if self.path and os.stat(self.path).st_mtime_ns != self.stamp:
-            raise changed(Path(self.path))
+            raise changed(os.fsencode(self.path))
 
     def copied(self) -> ArrayFile:
         """Return the file as a copy of it, which was made just now; raises as ``check_unchanged``."""
@@ -99,7 +97,7 @@ class Member(NamedTuple):
     name: str
 
 
-def open_file(given: str | Member, copy: Path) -> OpenArray:
+def open_file(given: str | Member, copy: LocalPath) -> OpenArray:
     """Return the array in a file; one that is not in a local .npy file is copied to ``copy``."""
     if isinstance(given, Member):
         with _archive(given.archive) as archive:
@@ -113,10 +111,10 @@ def open_file(given: str | Member, copy: Path) -> OpenArray:
         return _opened(copy, where, content)
     path = any_path(given)
     try:
-        with open_regular(path) as file:
-            if local := on_disk(path):
-                stamp, array = os.fstat(file.fileno()).st_mtime_ns, _opened(local, given)
-                used = array.file._replace(name=copy.name, path=os.path.realpath(local), stamp=stamp)
+        with path.open_regular() as file:
+            if not path.is_far:
+                stamp, array = os.fstat(file.fileno()).st_mtime_ns, _opened(Path(str(path)), given)
+                used = array.file._replace(name=copy.name, path=path.real_name(), stamp=stamp)
                 return array._replace(file=used)
             # all that is read is of one version
             status = file.raw.status  # type: ignore[attr-defined]
@@ -127,8 +125,8 @@ def open_file(given: str | Member, copy: Path) -> OpenArray:
         raise unreadable(path, error) from None
 
 
-def _write_copy(file: IO[bytes], size: int, path: Path) -> None:
-    require_space(path.parent, size, "the copy of the arrays")
+def _write_copy(file: IO[bytes], size: int, path: LocalPath) -> None:
+    path.parent.require_space(size, "the copy of the arrays")
     with path.open("wb") as target:
         shutil.copyfileobj(file, target, _COPY_BYTES)
 
@@ -199,7 +197,7 @@ def members(path: str) -> list[str]:
 def _archive(path: str) -> Iterator[zipfile.ZipFile]:
     """Yield an .npz file, or raise InputError, also if it declares more bytes than it can hold."""
     try:
-        with open_regular(any_path(path)) as file, zipfile.ZipFile(file) as archive:
+        with any_path(path).open_regular() as file, zipfile.ZipFile(file) as archive:
             # of all members together, because they may share their bytes
             declared = sum(info.file_size for info in archive.infolist())
             most = size_of(file) * MAX_RATIO
@@ -214,7 +212,7 @@ def _archive(path: str) -> Iterator[zipfile.ZipFile]:
         raise InputError(f"{path}: cannot be unpacked: {error}") from None
 
 
-def copy_chunks(chunks: Iterable[Chunk], needed: Set[str], folder: Path | None) -> dict[str, OpenArray]:
+def copy_chunks(chunks: Iterable[Chunk], needed: Set[str], folder: LocalPath | None) -> dict[str, OpenArray]:
     """Return the ``needed`` arrays of all chunks, concatenated, after copying them into a folder.
 
     Without a folder there must be one chunk, whose arrays are only described.
@@ -257,7 +255,7 @@ class _Copy:
     """A copy of an array, chunk by chunk: an .npy file, or without a path only its description."""
 
     first: AnyArray
-    path: Path | None
+    path: LocalPath | None
     num_rows: int = 0
     digest: hashlib._Hash = field(default_factory=HASH)
 
@@ -284,7 +282,7 @@ class _Copy:
                 f"{where} holds {array.dtype} {array.shape[1:]} per example, the first one {like}"
             )
         if self.path is not None:
-            require_space(self.path.parent, array.nbytes, "the copy of the arrays")
+            self.path.parent.require_space(array.nbytes, "the copy of the arrays")
         # a few rows at a time: the array may be mapped, and larger than memory
         step = max(1, _COPY_BYTES * len(array) // max(1, array.nbytes))
         with nullcontext() if self.path is None else self.path.open("ab") as file:
@@ -340,11 +338,11 @@ class MappedArrays:
 
     def _rows(self, file: ArrayFile, numbers: IntArray) -> AnyArray:
         """Return a copy of rows, or raise InputError if a file of the user has changed meanwhile."""
-        path = Path(file.path) if file.path else self._folder / file.name
+        path = LocalPath(file.path) if file.path else self._folder / file.name
         try:
             file.check_unchanged()
             if file not in self._arrays:
-                with local_copy(path) as local:
+                with path.local_copy() as local:
                     self._arrays[file] = _mapped(local)
             rows: AnyArray = np.asarray(self._arrays[file][numbers])
             # again, because the file may have changed before the rows were read

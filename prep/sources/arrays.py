@@ -49,6 +49,7 @@ from tfshards.prep.sources.staged_reader import StagedReader
 from tfshards.schemas import Feature, InputError, OptionsError
 from tfshards.schemas.pixels import likely_images, pixel_images
 from tfshards.schemas.schema import ITEM_SIZES, KINDS, RAW_PIXELS, UNCOMMON_DTYPES
+from tfshards.schemas.storage import LocalPath
 
 _BY_NAME = {role: role for role in ("label", "split", "key")}
 ArrayRole: TypeAlias = Literal["label", "split", "key", "list", "image", "value", "drop"]
@@ -113,7 +114,7 @@ class Arrays(NamedClasses):
         """Return a source with the roles of a build from the arguments that name its arrays."""
         return cls([*inputs], recorded.options["columns"])
 
-    def stage(self, folder: Path | None, *, group_by: str | None = None) -> StagedReader:
+    def stage(self, folder: LocalPath | None, *, group_by: str | None = None) -> StagedReader:
         """Return a reader of the arrays; those that are not in local .npy files are copied into ``folder``.
 
         Raises:
@@ -130,12 +131,12 @@ class Arrays(NamedClasses):
         needed = {part for name in kept for part in parts[name]}
         with nullcontext(folder) if folder else TemporaryDirectory(prefix="tfshards-") as target:
             opened = {
-                name: open_file(file, Path(target, f"{number}.npy"))
+                name: open_file(file, LocalPath(target, f"{number}.npy"))
                 for number, (name, file) in enumerate(files.items())
                 if name in needed
             }
             is_described = folder is None and isinstance(chunks, list)
-            opened |= copy_chunks(chunks, needed, None if is_described else Path(target))
+            opened |= copy_chunks(chunks, needed, None if is_described else LocalPath(target))
             arrays = {name: [opened[part] for part in parts[name]] for name in kept}
             rows = _rows(self, arrays, roles, _row_counts(arrays, splits), group_by)
         return stage(rows, folder)

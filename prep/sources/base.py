@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
@@ -16,7 +15,7 @@ from tfshards.prep.sources.keys import find_key, to_bytes, to_text
 from tfshards.schemas import Schema
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage import AnyPath, LocalPath
 
 
 class Row(NamedTuple):
@@ -166,7 +165,7 @@ class Reader(Protocol):
 class Source(Protocol):
     """An input as a user describes it."""
 
-    def stage(self, folder: Path | None, *, group_by: str | None = None) -> Reader:
+    def stage(self, folder: LocalPath | None, *, group_by: str | None = None) -> Reader:
         """Return a reader, after copying into ``folder`` what workers cannot read in place.
 
         Args:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,7 +25,7 @@ from tfshards.schemas.errors import one_line
 from tfshards.schemas.json_reader import JsonRecord
 from tfshards.schemas.names import name_fault
 from tfshards.schemas.schema import COORDINATES
-from tfshards.schemas.storage.untrusted import open_regular
+from tfshards.schemas.storage import LocalPath
 
 # what messages name
 WHERE = "the source"
@@ -188,7 +187,7 @@ def _image_value(name: str, value: object) -> bytes:
         return value
     try:
         if isinstance(value, (str, PurePath)):
-            with open_regular(os.fspath(value)) as file:
+            with LocalPath(value).open_regular() as file:
                 return file.read(MAX_BYTES + 1)
         return encoded_picture(value) if isinstance(value, Picture) else encoded_pixels(np.asarray(value))
     except (OSError, ValueError) as error:

@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any, ClassVar, TypeAlias, cast
 
 import pyarrow as pa
@@ -39,8 +39,7 @@ from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import check_instance, listed
 from tfshards.schemas.json_reader import take
 from tfshards.schemas.names import name_fault
-from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.verbs import write
+from tfshards.schemas.storage import AnyPath, LocalPath
 
 # What is known of an element: its key, the number or name of its class or None, its split or an empty text,
 # the digest of its form, and where its values are. Labels have the type of their values.
@@ -104,7 +103,7 @@ class Examples(NamedClasses):
         if template := next(filter(is_template, self.roles), None):
             raise OptionsError(f"roles: {template!r} is a template of paths, which only tables have")
 
-    def stage(self, folder: Path | None, *, group_by: str | None = None) -> StagedReader:
+    def stage(self, folder: LocalPath | None, *, group_by: str | None = None) -> StagedReader:
         """Return a reader of the examples, after reading them into ``folder``.
 
         Args:
@@ -334,7 +333,7 @@ def keep_described(table: pa.Table, folder: AnyPath) -> None:
     # a runner may repeat this step while others read the table; a power failure must not leave half of it
     data = sink.getvalue()
     blocks = (data[at : at + _BLOCK_BYTES].to_pybytes() for at in range(0, len(data), _BLOCK_BYTES))
-    write(folder / ROWS_NAME, blocks)
+    (folder / ROWS_NAME).write(blocks)
 
 
 def kept_elements(source: Examples, folder: AnyPath, group_by: str | None) -> StagedReader:

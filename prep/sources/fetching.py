@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import codecs
 import os
-import shutil
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 from tfshards.schemas import InputError
 from tfshards.schemas.storage import AnyPath, any_path
-from tfshards.schemas.storage.any_path import on_disk
+from tfshards.schemas.storage.opening import LISTS, Limit, read_most
+from tfshards.schemas.storage.paths import may_pass
 from tfshards.schemas.storage.reader import NUM_REQUESTS, stamp_of
-from tfshards.schemas.storage.untrusted import LISTS, Limit, open_regular, read_most, read_whole
-from tfshards.schemas.storage.verbs import may_pass
 
 # Requests for files of examples that are ahead, so that no connection idles while results are used.
 FILES_AHEAD = 2 * NUM_REQUESTS
-_COPY_BYTES = 1 << 20
 
 
 def read_as_listed(path: bytes | AnyPath, size: int, stamp: int) -> bytes:
@@ -29,28 +22,12 @@ def read_as_listed(path: bytes | AnyPath, size: int, stamp: int) -> bytes:
         InputError: it cannot be read, or has changed since it was listed with ``size`` and ``stamp``.
     """
     try:
-        status, data = read_most(path, size)
+        status, data = read_most(path, size) if isinstance(path, bytes) else path.get(size)
     except OSError as error:
         raise unreadable(path, error) from None
     if (status.st_size, stamp_of(status)) != (size, stamp) or data is None:
         raise changed(path)
     return data
-
-
-@contextmanager
-def local_copy(path: AnyPath) -> Iterator[Path]:
-    """Yield a file itself, or of an object a copy on this machine, which is removed after the block.
-
-    What was mapped or opened by then stays readable.
-    """
-    if local := on_disk(path):
-        yield local
-        return
-    with tempfile.NamedTemporaryFile(prefix="tfshards-") as copy:
-        with open_regular(path, buffering=0) as source:
-            shutil.copyfileobj(source, copy, _COPY_BYTES)
-        copy.flush()
-        yield Path(copy.name)
 
 
 def changed(path: AnyPath | bytes) -> InputError:
@@ -73,7 +50,7 @@ _LOOKED_AT = 64
 def read_file(path: AnyPath | str | os.PathLike[str], limit: Limit = LISTS) -> bytes:
     """Return the content of a file, or raise InputError if it cannot be read, or is larger than allowed."""
     try:
-        return read_whole(any_path(path), limit)
+        return any_path(path).read_whole(limit)
     except OSError as error:
         raise unreadable(str(path), error) from None
 

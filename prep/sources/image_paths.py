@@ -7,7 +7,7 @@ import os
 import posixpath
 import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
@@ -22,9 +22,8 @@ from tfshards.prep.sources.tree import RemoteTree, tree_of
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import listed
 from tfshards.schemas.index import IntArray
-from tfshards.schemas.storage import RemotePath, any_path
-from tfshards.schemas.storage.any_path import in_store, is_inside
-from tfshards.schemas.storage.reader import in_flight, stamp_of
+from tfshards.schemas.storage import AnyPath, any_path
+from tfshards.schemas.storage.reader import Status, in_flight, stamp_of
 from tfshards.schemas.storage.stores import SCHEMES
 
 _STORE_URL = re.compile(f"({'|'.join(SCHEMES)})://".encode(), re.IGNORECASE)
@@ -73,7 +72,7 @@ def stat_images(
     is_far, inside = is_url(root), Boundary(root, follow_links=follow_links)
     found: list[_Status] = []
     names, real = [*paths], [b""] * len(paths)
-    remote: dict[int, RemotePath] = {}
+    remote: dict[int, AnyPath] = {}
     held = [-1] * len(paths) if embedded is None else embedded.tolist()
     for row, (path, size) in enumerate(zip(paths, held, strict=True)):
         status = _MISSING
@@ -83,7 +82,7 @@ def stat_images(
             where = location_of(root, path) if is_far or b"://" in path else None
             if where is not None:
                 folder = _folder(root)
-                is_below = folder and not path.startswith(b"/") and is_inside(where, folder.folder)
+                is_below = folder and not path.startswith(b"/") and where.is_inside(folder.folder)
                 if not (is_below or follow_links):
                     raise outside(root, to_text(path))
                 remote[row], real[row] = where, path if is_url(path) else posixpath.normpath(path)
@@ -133,7 +132,7 @@ def is_url(path: bytes) -> bool:
     return _STORE_URL.match(path) is not None
 
 
-def location_of(root: bytes, path: bytes) -> RemotePath | None:
+def location_of(root: bytes, path: bytes) -> AnyPath | None:
     """Return the object that a path, or a URL, in rows with this root names, or None if it is a file."""
     if path.lower().startswith((b"http://", b"https://")):
         # without the address, which may hold a password
@@ -143,7 +142,7 @@ def location_of(root: bytes, path: bytes) -> RemotePath | None:
         )
     if is_url(path):
         try:
-            return in_store(any_path(to_text(path)))
+            return any_path(to_text(path))
         except OptionsError as error:
             raise InputError(str(error)) from None
     folder = _folder(root)
@@ -176,7 +175,7 @@ def _status(path: bytes) -> _Status:
     return (status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else _MISSING
 
 
-def _remote_statuses(paths: Sequence[RemotePath]) -> list[_Status]:
+def _remote_statuses(paths: Sequence[AnyPath]) -> list[_Status]:
     """Return the size and the stamp of each object.
 
     The folder of all of them is listed, but not much further than there are objects to find in it. Each one
@@ -185,15 +184,16 @@ def _remote_statuses(paths: Sequence[RemotePath]) -> list[_Status]:
     texts = [str(path) for path in paths]
     # the folder that holds all of them, cut at a slash; "s3:/" if they are in several buckets
     above = os.path.commonprefix([min(texts), max(texts)]).rpartition("/")[0]  # noqa: RUF071
-    folder = in_store(any_path(above)) if above.count("/") > 1 else None
-    found: dict[RemotePath, _Status] = {}
+    folder = any_path(above) if above.count("/") > 1 else None
+    found: dict[AnyPath, _Status] = {}
     try:
         if folder is not None:
             most = max(_LEAST_LISTED, _LISTED_PER_IMAGE * len(paths))
             wanted = {*paths}
             # a key that cannot be named may be in the folder: then each image is asked for
             with suppress(OSError):
-                for path, status in islice(folder.walk(), most):
+                listing: Iterator[tuple[AnyPath, Status]] = folder.files_below()
+                for path, status in islice(listing, most):
                     if path in wanted:
                         found[path] = (status.st_size, stamp_of(status))
         left = [path for path in dict.fromkeys(paths) if path not in found]
@@ -203,7 +203,7 @@ def _remote_statuses(paths: Sequence[RemotePath]) -> list[_Status]:
     return [found[path] for path in paths]
 
 
-def _remote_status(path: RemotePath) -> _Status:
+def _remote_status(path: AnyPath) -> _Status:
     try:
         status = path.stat()
     except FileNotFoundError:

@@ -17,7 +17,6 @@ from tfshards.schemas.json_reader import shown
 from tfshards.schemas.keys import hash_array as hash_array
 from tfshards.schemas.keys import hash_key as hash_key
 from tfshards.schemas.storage import AnyPath, any_path
-from tfshards.schemas.storage.verbs import put
 
 KEY_FEATURE = Feature("key", "bytes", "bytes")
 
@@ -115,7 +114,7 @@ _WRITTEN = re.compile(rb'"(?:[^"\\\x00-\x1f]|\\.)*"\n')
 
 def write_keys(path: AnyPath, keys: Iterable[str]) -> None:
     """Write keys, as text, to a file: a JSON string in ASCII per line."""
-    put(path, "".join(f"{json.dumps(key)}\n" for key in keys).encode("ascii"))
+    path.put("".join(f"{json.dumps(key)}\n" for key in keys).encode("ascii"))
 
 
 def holds_written_keys(file: BinaryIO) -> bool:

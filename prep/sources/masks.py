@@ -15,7 +15,7 @@ from tfshards.prep.sources.classes import usual_split
 from tfshards.prep.sources.keys import in_any_form, to_bytes, to_text
 from tfshards.prep.sources.tree import FolderFiles, suffix_of
 from tfshards.schemas import InputError, OptionsError
-from tfshards.schemas.storage.any_path import check_expanded
+from tfshards.schemas.storage.paths import check_expanded
 
 _IMAGES = b"images/"
 _FIELD = re.compile(rb"\{folders\}|\{stem(?::-(?P<ending>[^{}]+))?\}")

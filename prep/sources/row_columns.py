@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from string import Formatter
 from typing import Any, NamedTuple
 
@@ -40,6 +39,7 @@ from tfshards.prep.sources.roles import (
 )
 from tfshards.prep.sources.spill import Spill
 from tfshards.schemas import Feature, InputError
+from tfshards.schemas.storage import LocalPath
 
 IMAGE_ROLES = ("image", "mask")
 # What a column of structs of images holds, for messages.
@@ -159,7 +159,7 @@ def _invalid(template: str, why: str) -> InputError:
 
 
 def read_once(
-    read: TableRows, columns: Sequence[Column], needed: Collection[str | None], folder: Path | None
+    read: TableRows, columns: Sequence[Column], needed: Collection[str | None], folder: LocalPath | None
 ) -> Content:
     """Read the rows: encoded images are written, and all else that is stored or ``needed`` is in memory.
 

@@ -23,10 +23,8 @@ from tfshards.prep.sources.staging_folder import is_staged, staging_gone
 from tfshards.schemas import Feature, InputError, Schema
 from tfshards.schemas.example import Decoded, decode_example
 from tfshards.schemas.frames import masked_crc32c
-from tfshards.schemas.storage import AnyPath, in_flight, read_range
-from tfshards.schemas.storage.any_path import in_store, on_disk
-from tfshards.schemas.storage.untrusted import open_regular
-from tfshards.schemas.storage.verbs import Sink, new_file
+from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.stored import Sink
 
 _NAME_BYTES = 8
 # offset, length and masked CRC-32C; origins in a file sort by offset
@@ -51,7 +49,7 @@ class Spill:
         self._folder = folder
         self._encode = example_encoder(Schema(tuple(features))) if features else lambda _: ()
         self._name = secrets.token_bytes(_NAME_BYTES)
-        self._sink: Sink | None = None if folder is None else new_file(_path(folder, self._name), folder)
+        self._sink: Sink | None = None if folder is None else _path(folder, self._name).new_file(folder)
         self._num_bytes = 0
         self._write(header)
 
@@ -82,7 +80,7 @@ class Spill:
         if self._sink is None or self._folder is None:
             return
         self._sink.finish()
-        if in_store(self._folder) and not is_staged(self._folder):
+        if not self._folder.has_locks and not is_staged(self._folder):
             # nothing would remove it: a later run has removed the folder while this was uploaded
             _path(self._folder, self._name).unlink()
             raise staging_gone(self._folder)
@@ -106,7 +104,7 @@ def _reading(path: AnyPath) -> Iterator[AnyPath]:
 
 def header_of(folder: AnyPath, origin: bytes) -> bytes:
     """Return the header, one line, of the file with this origin."""
-    with _reading(_path(folder, origin)) as path, open_regular(path) as file:
+    with _reading(_path(folder, origin)) as path, path.open_regular() as file:
         return file.readline()
 
 
@@ -118,9 +116,9 @@ def spilled_values(folder: AnyPath, origins: Sequence[bytes]) -> list[dict[str, 
     """
     # one open file at a time: there are as many files as bundles; of objects only what is needed
     files = groupby(sorted(origins), key=lambda origin: origin[:_NAME_BYTES])
-    parts = ([*of_file] for _, of_file in files) if on_disk(folder) else ([origin] for origin in origins)
+    parts = ([*of_file] for _, of_file in files) if not folder.is_far else ([origin] for origin in origins)
     read = partial(_read, folder)
-    found = dict(chain.from_iterable(map(read, parts) if on_disk(folder) else in_flight(read, parts)))
+    found = dict(chain.from_iterable(folder.each(read, parts)))
     return [decode_example(found[origin]) for origin in origins]
 
 
@@ -128,10 +126,10 @@ def _read(folder: AnyPath, origins: Sequence[bytes]) -> list[tuple[bytes, bytes]
     """Return origins in one file, each with the example there."""
     numbers = [_NUMBERS.unpack(origin[_NAME_BYTES:]) for origin in origins]
     with _reading(_path(folder, origins[0])) as path:
-        if in_store(path):
-            data = [read_range(path, offset, offset + length) for offset, length, _ in numbers]
+        if path.is_far:
+            data = [path.read_range(offset, offset + length) for offset, length, _ in numbers]
         else:
-            with open_regular(path, buffering=0) as file:
+            with path.open_regular(buffering=0) as file:
                 data = [os.pread(file.fileno(), length, offset) for offset, length, _ in numbers]
     for (_, _, checksum), each in zip(numbers, data, strict=True):
         if masked_crc32c(each) != checksum:

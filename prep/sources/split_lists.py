@@ -13,7 +13,7 @@ from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import counted
 from tfshards.schemas.names import name_fault
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.any_path import is_absolute
+from tfshards.schemas.storage.paths import is_absolute
 
 
 def check_split_list(given: object) -> None:

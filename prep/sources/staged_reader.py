@@ -18,7 +18,7 @@ from tfshards.prep.records.example import Values
 from tfshards.prep.sources.array_files import ArrayFile, MappedArrays
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row, pieces_of
 from tfshards.prep.sources.features import numbers_of
-from tfshards.prep.sources.fetching import FILES_AHEAD, local_copy
+from tfshards.prep.sources.fetching import FILES_AHEAD
 from tfshards.prep.sources.image_paths import location_of
 from tfshards.prep.sources.keys import LazyKeys, find_key, to_bytes, to_text
 from tfshards.prep.sources.spill import spilled_values
@@ -27,7 +27,6 @@ from tfshards.schemas.example import Decoded
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.storage import AnyPath, any_path, in_flight
-from tfshards.schemas.storage.any_path import on_disk
 
 if TYPE_CHECKING:
     # Pillow, which only images need, takes as long to import as many rows of numbers to write
@@ -96,8 +95,7 @@ class StagedReader:
     def _files(self) -> _StagedFiles:
         # mapped no longer than the reader exists: deleted files occupy disk space as long as they are mapped
         folder = any_path(self.folder)
-        in_place = on_disk(folder)
-        return _StagedFiles(in_place) if in_place else _fetched_files(folder, os.getpid())
+        return _fetched_files(folder, os.getpid()) if folder.is_far else _StagedFiles(folder)
 
     @cached_property
     def images(self) -> tuple[str, ...]:
@@ -254,7 +252,7 @@ def _fetched_files(folder: AnyPath, _process: int) -> _StagedFiles:
 
 def mapped_table(path: AnyPath) -> pa.Table:
     """Return a staged table, mapped into memory rather than read; one in a store is fetched."""
-    with local_copy(path) as local, open(local, "rb") as file:
+    with path.local_copy() as local, open(local, "rb") as file:
         # not Arrow's memory map, which asks the system to read each batch as a whole
         return pa.ipc.open_file(pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))).read_all()
 

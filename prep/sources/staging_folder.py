@@ -16,9 +16,7 @@ from tfshards.schemas import BuildError
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import RECORD_NAME
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.any_path import in_store
-from tfshards.schemas.storage.untrusted import LISTS, read_whole
-from tfshards.schemas.storage.verbs import delete_tree, exists, make_folder, put, sync
+from tfshards.schemas.storage.opening import LISTS
 
 _FORMAT = "tfshards build, version 1"
 _PREFIX = ".staged-"
@@ -44,7 +42,7 @@ def _start(path: AnyPath, num_bytes: int) -> bytes | None:
     """Return the first bytes of a record, or None if there is none."""
     with suppress(OSError):
         if not path.parent.is_symlink():
-            return read_whole(path, LISTS)[:num_bytes]
+            return path.read_whole(LISTS)[:num_bytes]
     return None
 
 
@@ -65,10 +63,10 @@ def staging_gone(folder: AnyPath) -> BuildError:
 def make_staged(folder: AnyPath) -> None:
     """Create a folder of staged files with its record, unless it exists; also the dataset that holds it."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    make_folder(folder)
-    if not exists(folder / RECORD_NAME):
-        put(folder / RECORD_NAME, record_text(folder.name, {}), folder)
-        sync(folder)
+    folder.make_folder()
+    if not (folder / RECORD_NAME).is_taken():
+        (folder / RECORD_NAME).put(record_text(folder.name, {}), folder)
+        folder.sync()
 
 
 @contextmanager
@@ -79,13 +77,13 @@ def staged_folder(dataset: AnyPath) -> Iterator[AnyPath]:
         make_staged(folder)
         yield folder
     finally:
-        delete_tree(folder, RECORD_NAME)
+        folder.delete_tree(RECORD_NAME)
 
 
 @contextmanager
 def unfinished_in(dataset: AnyPath) -> Iterator[AnyPath]:
     """Yield a folder for a file that is about to get its name in a dataset; stores need none."""
-    if in_store(dataset):
+    if dataset.is_far:
         yield dataset
         return
     with staged_folder(dataset) as folder:
@@ -125,4 +123,4 @@ def remove_staged(dataset: AnyPath, kept: str = "") -> None:
     """
     for path in staged_folders(dataset):
         if path.name != kept:
-            delete_tree(path, RECORD_NAME)
+            path.delete_tree(RECORD_NAME)

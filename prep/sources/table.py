@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import ClassVar
 from urllib.parse import unquote
 
@@ -21,7 +21,7 @@ import pyarrow.parquet
 from tfshards.prep.imaging.formats import METADATA_NAMES
 from tfshards.prep.sources.classes import usual_split
 from tfshards.prep.sources.features import classes_in, flattened, shown
-from tfshards.prep.sources.fetching import Boundary, local_copy, unreadable
+from tfshards.prep.sources.fetching import Boundary, unreadable
 from tfshards.prep.sources.patterns import key_pattern
 from tfshards.prep.sources.row_columns import TableRows
 from tfshards.prep.sources.table_rows import RowSource
@@ -34,10 +34,7 @@ from tfshards.prep.sources.text_tables import (
 )
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import listed
-from tfshards.schemas.storage import AnyPath, any_path
-from tfshards.schemas.storage.any_path import absolute, matching, on_disk, real_name
-from tfshards.schemas.storage.untrusted import open_regular
-from tfshards.schemas.storage.verbs import sizes_below
+from tfshards.schemas.storage import AnyPath, LocalPath, any_path
 
 SUFFIXES = (".csv", ".tsv", *JSON_SUFFIXES, ".parquet")
 _NO_TABLE = (
@@ -93,7 +90,7 @@ class Table(RowSource):
             where = f"this {type(self.source).__name__}"
             stream = _stream_of(self.source, where)
             class_names = classes_in(stream.schema.metadata)
-            read = TableRows(stream, root=_real(Path()), where=where, class_names=class_names)
+            read = TableRows(stream, root=_real(LocalPath()), where=where, class_names=class_names)
         if root is not None:
             read = replace(read, root=_real(root), owns_root=False)
         return replace(read, separator=self.label_separator)
@@ -134,7 +131,7 @@ def read_table(path: str | os.PathLike[str], dropped: Collection[str], *, follow
     given = any_path(path)
     try:
         folder, paths = _find(given)
-        if on_disk(folder) and paths != [given]:
+        if not folder.is_far and paths != [given]:
             inside = Boundary(str(folder), follow_links=follow_links)
             for each in paths:
                 inside.check(str(each))
@@ -176,7 +173,7 @@ def read_table(path: str | os.PathLike[str], dropped: Collection[str], *, follow
 
 
 def _real(folder: AnyPath) -> bytes:
-    return os.fsencode(real_name(folder))
+    return os.fsencode(folder.real_name())
 
 
 def _columns_of_names(
@@ -188,11 +185,11 @@ def _columns_of_names(
     several files, or of their folders, may be those of splits.
     """
     # the current folder may be NAME=VALUE, too
-    folder = absolute(folder)
+    folder = folder.absolute()
     while "=" in folder.name:
         folder = folder.parent
     above = len(PurePosixPath(str(folder)).parts)
-    folders = [PurePosixPath(str(absolute(path))).parts[above:-1] for path in paths]
+    folders = [PurePosixPath(str(path.absolute())).parts[above:-1] for path in paths]
     pairs = [dict(part.split("=", 1) for part in each if "=" in part) for each in folders]
     for path, each in zip(paths, pairs, strict=True):
         if {*each} != {*pairs[0]}:
@@ -226,7 +223,7 @@ def _find(path: AnyPath) -> tuple[AnyPath, list[AnyPath]]:
         folder = path
         while glob.has_magic(str(folder)):
             folder = folder.parent
-        return folder, _of_one_suffix(path, matching(path, folder, key_pattern))
+        return folder, _of_one_suffix(path, folder.matching(str(path), key_pattern))
     if not path.is_dir():
         if not path.is_file():
             raise InputError(f"{path} does not exist, or is not a file; name the file of the table")
@@ -236,7 +233,7 @@ def _find(path: AnyPath) -> tuple[AnyPath, list[AnyPath]]:
     metadata = [name for name in METADATA_NAMES if (path / name).is_file()]
     if len(metadata) == 1:
         return path, [path / metadata[0]]
-    names = [*sizes_below(path)]
+    names = [*path.sizes_below()]
     below = [PurePosixPath(name) for name in names]
     deeper = sorted(
         str(each.parent) for each in below if each.name in METADATA_NAMES and len(each.parts) == 2
@@ -341,7 +338,7 @@ def _parquet(path: AnyPath) -> Iterator[pa.parquet.ParquetFile]:
     """Yield an open Parquet file, of which no more than a part of a row group is in memory."""
     try:
         # a copy of an object, of which Arrow would ask for many small parts
-        with local_copy(path) as local, open_regular(local) as file:
+        with path.local_copy() as local, open(local, "rb") as file:
             yield pa.parquet.ParquetFile(file, buffer_size=_COPY_BYTES, pre_buffer=False)
     except OSError as error:
         raise unreadable(path, error) from None

@@ -26,7 +26,6 @@ from tfshards.schemas import InputError
 from tfshards.schemas.errors import size
 from tfshards.schemas.json_reader import shown
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.untrusted import open_regular
 
 JSON_SUFFIXES = (".jsonl", ".ndjson")
 # Characters of the longest line, and of the longest value.
@@ -305,7 +304,7 @@ _decode = json.JSONDecoder(object_pairs_hook=_unique).raw_decode
 def _lines(path: AnyPath, newline: str) -> Iterator[str]:
     """Yield the lines of a file in UTF-8."""
     try:
-        with open_regular(path) as file:
+        with path.open_regular() as file:
             start = file.read(_LOOKED_AT)
             without_mark(start)
             file.seek(0)

@@ -25,7 +25,6 @@ from tfshards.schemas import InputError
 from tfshards.schemas.errors import counted
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.storage import RemotePath, any_path
-from tfshards.schemas.storage.any_path import in_store
 from tfshards.schemas.storage.reader import stamp_of
 
 # What systems and network storages leave in folders, in lower case: copies of images, with their names.
@@ -209,7 +208,7 @@ class RemoteTree:
         skipped: Counter[str] = Counter()
         is_empty = True
         start = len(self.folder.key) + bool(self.folder.key)
-        for path, status in self.folder.walk():
+        for path, status in self.folder.files_below():
             is_empty = False
             key = to_bytes(path.key[start:])
             above, slash, name = key.rpartition(b"/")
@@ -256,9 +255,9 @@ Tree: TypeAlias = "LocalTree | RemoteTree"
 
 def tree_of(folder: str | bytes | os.PathLike[str], *, follow_links: bool) -> Tree:
     """Return the tree of files below a folder; for ``follow_links`` see ``LocalTree``."""
-    objects = in_store(any_path(os.fsdecode(folder)))
-    if objects is not None:
-        return RemoteTree(objects)
+    given = any_path(os.fsdecode(folder))
+    if isinstance(given, RemotePath):
+        return RemoteTree(given)
     return LocalTree(os.path.realpath(os.fsencode(folder)), follow_links=follow_links)
 
 

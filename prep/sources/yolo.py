@@ -21,8 +21,8 @@ from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import counted, listed
 from tfshards.schemas.json_reader import shown
 from tfshards.schemas.schema import NORMALIZED
-from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.untrusted import OPTIONS
+from tfshards.schemas.storage import AnyPath, LocalPath
+from tfshards.schemas.storage.opening import OPTIONS
 
 # Files with one class name per line.
 _CLASS_FILES = ("classes.txt", "obj.names", "labels/classes.txt", "images/classes.txt")
@@ -60,7 +60,7 @@ class Yolo(Annotations):
             InputError: ``data.yaml`` is not valid, there are no images or no text files, or a path leaves the
                 folder.
         """
-        path, root = Path(self.source), None if root is None else Path(str(root))
+        path, root = Path(self.source), None if root is None else LocalPath(str(root))
         if not path.exists():
             raise InputError(f"{path} does not exist")
         folder = path if path.is_dir() else path.parent

@@ -22,7 +22,6 @@ from tfshards.schemas.example import Decoded
 from tfshards.schemas.index import FRAME_OVERHEAD, IntArray, RecordIndex
 from tfshards.schemas.manifest import OTHER_BYTES
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.verbs import read_once
 
 # How many images of one shard are queued or being decoded; all of them are in memory.
 _MAX_WAITING = 16
@@ -35,7 +34,7 @@ def shard_problems(folder: AnyPath, shard: Shard, tick: Tick = lambda _: None) -
     """Return the problems of the size, the digest or the last bytes of one shard."""
     fault = ""
     try:
-        num_bytes, digest, last_bytes = read_once(folder / shard.path, tick)
+        num_bytes, digest, last_bytes = (folder / shard.path).read_once(tick)
         if num_bytes != shard.num_bytes:
             fault = f"has {num_bytes} bytes, but the manifest lists {shard.num_bytes}"
         elif digest != shard.digest:

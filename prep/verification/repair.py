@@ -20,8 +20,7 @@ from tfshards.schemas.example import ParsedExample
 from tfshards.schemas.index import labels_bytes
 from tfshards.schemas.names import MANIFEST_NAME, RECORD_NAME
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.untrusted import METADATA, read_whole
-from tfshards.schemas.storage.verbs import file_digest, make_folder, put, sync
+from tfshards.schemas.storage.opening import METADATA
 
 # Verbs that write the next generation of a dataset from the last one.
 _EDITS = ("append", "remove", "relabel")
@@ -60,7 +59,7 @@ def _rebuilt(folder: AnyPath, manifest: Manifest, damaged: Collection[str]) -> I
                 yield from _companions(folder, shard, manifest).items()
     for view, data in view_files(manifest).items():
         yield f"{manifest.folder}/{view}", data
-    yield f"{manifest.folder}/{MANIFEST_NAME}", read_whole(folder / MANIFEST_NAME, METADATA)
+    yield f"{manifest.folder}/{MANIFEST_NAME}", (folder / MANIFEST_NAME).read_whole(METADATA)
 
 
 def _companions(folder: AnyPath, shard: Shard, manifest: Manifest) -> dict[str, bytes]:
@@ -86,10 +85,10 @@ def _replace(dataset: AnyPath, path: str, data: bytes) -> bool:
     target, build = dataset / path, BuildFolder(dataset, path.partition("/")[0])
     if target.parent.is_symlink() or not is_owned(build.root):
         return False
-    make_folder(target.parent)
+    target.parent.make_folder()
     with unfinished_in(dataset) as unfinished:
-        put(target, data, unfinished)
-        sync(target.parent)
+        target.put(data, unfinished)
+        target.parent.sync()
     return True
 
 
@@ -102,7 +101,7 @@ def folders_of(folder: AnyPath, manifest: Manifest) -> list[BuildFolder]:
 
 def copy_digest(folder: AnyPath, manifest: Manifest) -> dict[str, str]:
     """Return the digest of the manifest in the folder of the build, by path."""
-    return {f"{manifest.folder}/{MANIFEST_NAME}": file_digest(folder / MANIFEST_NAME)}
+    return {f"{manifest.folder}/{MANIFEST_NAME}": (folder / MANIFEST_NAME).digest()}
 
 
 def _remedies(name: str, dataset: AnyPath, manifest: Manifest, left: Collection[str]) -> Iterator[str]:

@@ -38,8 +38,7 @@ from tfshards.schemas.json_reader import Json
 from tfshards.schemas.schema import UNCOMMON_DTYPES
 from tfshards.schemas.split import rows_by_shard
 from tfshards.schemas.storage import AnyPath, any_path
-from tfshards.schemas.storage.any_path import local_path
-from tfshards.schemas.storage.verbs import put
+from tfshards.schemas.storage.paths import local_path
 from tfshards.schemas.summary import escaped
 
 T = TypeVar("T")
@@ -142,7 +141,7 @@ def _save(examples: Sequence[Found], path: AnyPath) -> None:
         raise OptionsError("save= writes an image, but the dataset has no images; leave it out")
     data = _only_bytes(examples[0].values[name])
     check_new_file(path, "the image", lambda file: file.read(len(data) + 1) == data)
-    put(path, data)
+    path.put(data)
     report_line(f"wrote the image to {path}")
 
 

@@ -29,7 +29,6 @@ from tfshards.schemas.keys import KeyHashes, hash_array, hash_key
 from tfshards.schemas.names import RECORD_NAME
 from tfshards.schemas.split import rows_by_shard
 from tfshards.schemas.storage import AnyPath, any_path
-from tfshards.schemas.storage.locking import locked
 
 _SHOWN = 5
 _MAX_PIXELS = re.compile(r'"max_pixels": ([0-9]+)')
@@ -70,7 +69,7 @@ def verify(
     folder, name = any_path(dataset), os.fspath(dataset)
     if repair:
         read_manifest(folder)
-        with locked(folder):
+        with folder.locked():
             manifest = read_manifest(folder)
             return repaired(name, folder, manifest, _problems(folder, manifest))
     manifest = read_manifest(folder)

@@ -35,24 +35,8 @@ from tfshards.schemas.json_reader import Json, load_json
 from tfshards.schemas.manifest import read_manifest_file
 from tfshards.schemas.names import FOLDER_PATTERN, MANIFEST_NAME, RECORD_NAME, WORK_NAME
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.untrusted import LISTS, read_whole
-from tfshards.schemas.storage.verbs import (
-    Sink,
-    delete,
-    delete_tree,
-    each,
-    exists,
-    files_in,
-    make_folder,
-    mark_of,
-    moved,
-    new_file,
-    new_folder,
-    put,
-    sizes_below,
-    sync,
-    unchanged,
-)
+from tfshards.schemas.storage.opening import LISTS
+from tfshards.schemas.storage.stored import Sink
 
 _BUILD = re.compile(FOLDER_PATTERN)
 _REJECTS = "rejected.json"
@@ -156,21 +140,21 @@ class BuildFolder:
             InputError: there is something of this name that tfshards did not make.
         """
         text = record_text(self.name, options, stamps)
-        if not exists(self.root):
-            with new_folder(self.root, self.dataset / staged_name(secrets.token_hex(4))) as made:
-                put(made / RECORD_NAME, text, made)
+        if not self.root.is_taken():
+            with self.root.new_folder(self.dataset / staged_name(secrets.token_hex(4))) as made:
+                (made / RECORD_NAME).put(text, made)
         elif not is_owned(self.root):
             raise foreign(self.root)
         elif not self.has_record(text):
             self._check_links()
             with unfinished_in(self.dataset) as unfinished:
-                put(self.root / RECORD_NAME, text, unfinished)
-                sync(self.root)
+                (self.root / RECORD_NAME).put(text, unfinished)
+                self.root.sync()
 
     def has_record(self, text: bytes) -> bool:
         """Return whether the record of the folder is this one."""
         with suppress(OSError):
-            return read_whole(self.root / RECORD_NAME, LISTS) == text
+            return (self.root / RECORD_NAME).read_whole(LISTS) == text
         return False
 
     def _check_links(self) -> None:
@@ -183,12 +167,12 @@ class BuildFolder:
         """Create the folders for the files of the build and for its work."""
         self._check_links()
         for folder in (self.root / "index", self.work):
-            make_folder(folder)
+            folder.make_folder()
 
     def record(self) -> tuple[dict[str, Json], str]:
         """Return the options and the stamps that ``create`` has recorded; empty if they are damaged."""
         with suppress(OSError, ValueError, KeyError, TypeError):
-            record = load_json(read_whole(self.root / RECORD_NAME, LISTS))
+            record = load_json((self.root / RECORD_NAME).read_whole(LISTS))
             return dict(record["options"]), str(record["stamps"])
         return {}, ""
 
@@ -218,16 +202,16 @@ class BuildFolder:
 
     def read_plan(self, shard: ShardId) -> bytes:
         """Return the text of the plan of a shard."""
-        return read_whole(self.note_path(shard, "plan"), LISTS)
+        return self.note_path(shard, "plan").read_whole(LISTS)
 
     def write_finished(self, shard: ShardId, done: FinishedShard) -> None:
         """Record that a shard is finished."""
-        put(self.note_path(shard, "done"), json.dumps(asdict(done)).encode("ascii"), self.work)
+        self.note_path(shard, "done").put(json.dumps(asdict(done)).encode("ascii"), self.work)
 
     def read_finished(self, shard: ShardId) -> FinishedShard | None:
         """Return the record of a shard; None if it is not finished, or the record is damaged."""
         try:
-            document = load_json(read_whole(self.note_path(shard, "done"), LISTS))
+            document = load_json(self.note_path(shard, "done").read_whole(LISTS))
             rejected = tuple(Reject(*item) for item in document.pop("rejected"))
             written, contents = Shard(**document.pop("shard")), tuple(document.pop("contents"))
             return FinishedShard(written, rejected=rejected, contents=contents, **document)
@@ -244,21 +228,21 @@ class BuildFolder:
     def finished(self, shards: Iterable[ShardId]) -> dict[ShardId, FinishedShard]:
         """Return the records of the shards that are finished."""
         recorded = self.recorded(shards)
-        found = each(self.root, lambda shard: (shard, self.read_finished(shard)), recorded)
+        found = self.root.each(lambda shard: (shard, self.read_finished(shard)), recorded)
         return {shard: done for shard, done in found if done}
 
     def forget(self, shards: Iterable[ShardId]) -> None:
         """Remove the records of shards that are to be written again."""
-        each(self.root, lambda shard: self.note_path(shard, "done").unlink(), self.recorded(shards))
+        self.root.each(lambda shard: self.note_path(shard, "done").unlink(), self.recorded(shards))
 
     def write_rejects(self, inputs: str, rejects: Iterable[Reject]) -> None:
         """Record what is left out of the final plans; ``inputs`` stands for the state of all inputs."""
-        put(self.work / _REJECTS, json.dumps([inputs, [*rejects]]).encode("ascii"), self.work)
+        (self.work / _REJECTS).put(json.dumps([inputs, [*rejects]]).encode("ascii"), self.work)
 
     def read_rejects(self, inputs: str) -> list[Reject] | None:
         """Return what ``write_rejects`` has recorded for inputs in this state; None if it has not."""
         with suppress(FileNotFoundError, ValueError, TypeError):
-            recorded, rejects = load_json(read_whole(self.work / _REJECTS, LISTS))
+            recorded, rejects = load_json((self.work / _REJECTS).read_whole(LISTS))
             return [Reject(*item) for item in rejects] if recorded == inputs else None
         return None
 
@@ -266,21 +250,21 @@ class BuildFolder:
 
     def new_file(self, name: str) -> Sink:
         """Return a file of the build, which gets its name when it is finished."""
-        return new_file(self.root / name, self.work)
+        return (self.root / name).new_file(self.work)
 
     def put_all(self, files: Mapping[str, bytes]) -> None:
         """Write small files of the build, each atomically."""
-        each(self.root, lambda name: put(self.root / name, files[name], self.work), files)
+        self.root.each(lambda name: (self.root / name).put(files[name], self.work), files)
 
     def marks_of(self, shard: Shard) -> dict[str, str]:
         """Return the marks of a written shard and its companions; see ``mark_of``."""
-        return mark_of(self.dataset, shard.files, {shard.path: shard.num_bytes})
+        return self.dataset.marks(shard.files, {shard.path: shard.num_bytes})
 
     def intact(self, done: Iterable[FinishedShard]) -> list[bool]:
         """Return of each finished shard whether it and its companions are still as they were written."""
         # the paths of a manifest, in the folder of the build
         inside = len(self.name) + 1
-        is_unchanged = unchanged(self.root)
+        is_unchanged = self.root.unchanged()
 
         def check(one: FinishedShard) -> bool:
             return is_unchanged(
@@ -293,16 +277,16 @@ class BuildFolder:
 
     def names(self) -> list[str]:
         """Return the paths of the files in the folder that have names as a build gives them."""
-        found = [*files_in(self.root), *(f"index/{name}" for name in files_in(self.root / "index"))]
+        found = [*self.root.file_names(), *(f"index/{name}" for name in (self.root / "index").file_names())]
         return sorted(name for name in found if _FILES.fullmatch(name))
 
     def work_names(self) -> list[str]:
         """Return the paths of the files that are needed only while shards are written."""
-        return [f"{WORK_NAME}/{name}" for name in files_in(self.work) if _WORK_FILES.fullmatch(name)]
+        return [f"{WORK_NAME}/{name}" for name in self.work.file_names() if _WORK_FILES.fullmatch(name)]
 
     def remove_work(self) -> None:
         """Remove what was needed only while shards were written."""
-        delete(self.root, self.work_names())
+        self.root.delete_files(self.work_names())
         with suppress(OSError):
             # only an empty folder is removed
             self.work.rmdir()
@@ -313,7 +297,7 @@ class BuildFolder:
         Files of other names stay. Then the folder stays, too, with its record, so that a later build of this
         plan can use it.
         """
-        sizes = sizes_below(self.root)
+        sizes = self.root.sizes_below()
         names = [name for name in self.names() if name not in kept]
         work = self.work_names()
         # at last, so that what a power failure brings back is known to be of tfshards
@@ -322,16 +306,16 @@ class BuildFolder:
         if dry_run or not removed:
             return removed
         self.remove_work()
-        delete(self.root, names)
-        sync(*(folder for folder in (self.root / "index", self.root) if folder.is_dir()))
+        self.root.delete_files(names)
+        self.root.sync(*["index"] * (self.root / "index").is_dir())
         with suppress(OSError):
             # only an empty folder is removed
             (self.root / "index").rmdir()
         if last and [path.name for path in self.root.iterdir()] == last:
             # or a power failure brings back a folder next to no record
-            sync(self.root)
+            self.root.sync()
             # at once, since a folder without its record would not be known to be of tfshards
-            delete_tree(moved(self.root, self.dataset / staged_name(secrets.token_hex(4))), RECORD_NAME)
+            self.root.moved(self.dataset / staged_name(secrets.token_hex(4))).delete_tree(RECORD_NAME)
         return removed
 
 

@@ -1,22 +1,13 @@
-"""Files on local disks and in object stores, with the part of ``pathlib``'s interface that tfshards uses.
+"""Files on local disks and in object stores, with one interface.
 
-``any_path`` returns a ``pathlib.Path`` for a local path and a ``RemotePath`` for a URL. Both have the methods
-that are used here; the functions of this package do what ``pathlib`` lacks, and answer what differs.
+``any_path`` returns a ``LocalPath`` or a ``RemotePath``. Both have the methods of ``pathlib.Path`` that are
+used here, and those of ``Stored``, which say what ``pathlib`` lacks.
 """
 
-from tfshards.schemas.storage.any_path import AnyPath, RemotePath, any_path, is_remote
+from tfshards.schemas.storage.local import LocalPath
+from tfshards.schemas.storage.paths import AnyPath, any_path
 from tfshards.schemas.storage.reader import RemoteStatus, in_flight
+from tfshards.schemas.storage.remote import RemotePath
 from tfshards.schemas.storage.stores import ChangedError
-from tfshards.schemas.storage.untrusted import read_range, view_range
 
-__all__ = [
-    "AnyPath",
-    "ChangedError",
-    "RemotePath",
-    "RemoteStatus",
-    "any_path",
-    "in_flight",
-    "is_remote",
-    "read_range",
-    "view_range",
-]
+__all__ = ["AnyPath", "ChangedError", "LocalPath", "RemotePath", "RemoteStatus", "any_path", "in_flight"]

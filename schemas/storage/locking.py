@@ -14,37 +14,23 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tfshards.schemas.errors import InputError
-from tfshards.schemas.storage.any_path import AnyPath, RemotePath
 
 LOCK_NAME = ".tfshards-lock"
 _WITHOUT_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
 
 
-def lock(descriptor: int, *, is_shared: bool = False, waits: bool = False) -> bool:
-    """Lock an open file or folder, and return whether this process has the lock now.
-
-    Several processes may hold a shared lock.
-    """
-    kind = fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX
+def lock(descriptor: int, *, waits: bool = False) -> bool:
+    """Lock an open file or folder, and return whether this process has the lock now."""
     try:
-        fcntl.flock(descriptor, kind if waits else kind | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX if waits else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
 
 
 @contextmanager
-def locked(folder: AnyPath) -> Iterator[str]:
-    """Lock a folder against other processes that lock it, and yield what to tell the user about the lock.
-
-    Object stores have no locks.
-
-    Raises:
-        InputError: another process holds the lock, or the folder is gone.
-    """
-    if isinstance(folder, RemotePath):
-        yield ""
-        return
+def locked(folder: Path) -> Iterator[str]:
+    """Lock a folder; see ``Stored.locked``."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
     except FileNotFoundError:
@@ -68,7 +54,7 @@ def locked(folder: AnyPath) -> Iterator[str]:
         os.close(descriptor)
 
 
-def _busy(folder: AnyPath) -> InputError:
+def _busy(folder: Path) -> InputError:
     return InputError(f"{folder}: another build is writing to it; wait for its end", code="build-running")
 
 

@@ -22,9 +22,8 @@ from tfshards.prep.records.frames import RecordError, frame, read_parts
 from tfshards.schemas import read_manifest
 from tfshards.schemas.companions import read_index
 from tfshards.schemas.index import RecordIndex
-from tfshards.schemas.storage import read_range, untrusted
-from tfshards.schemas.storage.untrusted import METADATA, read_whole
-from tfshards.schemas.storage.verbs import file_digest
+from tfshards.schemas.storage import any_path, opening
+from tfshards.schemas.storage.opening import METADATA
 
 HOLE, RECORD, MEMORY = 5_000_000_000, 3_000_000_000, 1_500_000_000
 IRREGULAR = "is not a regular file"
@@ -223,7 +222,7 @@ def test_a_compressed_record_that_is_too_large_is_not_unpacked(command, hostile,
 
 
 def test_an_index_cannot_demand_a_record_that_is_too_large(tmp_path):
-    path = tmp_path / "x.tfrecord"
+    path = any_path(tmp_path / "x.tfrecord")
     path.write_bytes(b"".join(frame(b"data")))
     with pytest.raises(RecordError, match=f"states {RECORD - 16} bytes of data, more than a record can have"):
         next(read_parts(path, "none", RecordIndex(np.array([RECORD])), np.array([0])))
@@ -232,7 +231,7 @@ def test_an_index_cannot_demand_a_record_that_is_too_large(tmp_path):
 def test_an_index_has_a_limit_whatever_the_manifest_lists(folder):
     shard = replace(read_manifest(folder / "data").shards[0], num_examples=10**12)
     replaced(folder / "data" / companion(shard.path, "idx"), "hole")
-    index, problems = read_index(folder / "data", shard)
+    index, problems = read_index(any_path(folder / "data"), shard)
     assert index is None
     assert f"has {HOLE} bytes; it has at most " in str(problems[0])
 
@@ -242,13 +241,13 @@ def test_a_file_that_is_replaced_before_it_is_opened_is_refused(kind, tmp_path, 
     regular = os.stat(__file__)
     KINDS[kind](tmp_path / "x")
     for read in (
-        lambda path: read_whole(path, METADATA),
-        lambda path: read_range(path, 0, 1),
-        file_digest,
+        lambda path: path.read_whole(METADATA),
+        lambda path: path.read_range(0, 1),
+        lambda path: path.digest(),
     ):
         with pytest.raises(OSError, match=IRREGULAR):
-            read(tmp_path / "x")
+            read(any_path(tmp_path / "x"))
         with monkeypatch.context() as patch:
-            patch.setattr(untrusted.os, "stat", lambda _: regular)
+            patch.setattr(opening.os, "stat", lambda _: regular)
             with pytest.raises(OSError, match=IRREGULAR):
-                read(tmp_path / "x")
+                read(any_path(tmp_path / "x"))

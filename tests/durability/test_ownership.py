@@ -20,6 +20,7 @@ from tfshards import prep
 from tfshards.prep import Arrays, adopt, build, export, generations, merge, prune, remove, reshard, verify
 from tfshards.prep.sources.staging_folder import make_staged
 from tfshards.schemas import BuildError, InputError, Manifest, TfshardsError
+from tfshards.schemas.storage import LocalPath
 
 pytestmark = pytest.mark.campaign
 
@@ -57,12 +58,14 @@ def starts(tmp_path_factory) -> dict[str, Path]:
 STEPS = {
     "plans": "tfshards.prep.building.write.run_work",
     "shards": "tfshards.prep.building.commit.finish",
-    "all but the manifest": "tfshards.prep.building.commit.put",
-    "a complete build": "tfshards.prep.building.commit.replace_if",
+    "all but the manifest": "tfshards.schemas.storage.LocalPath.put",
+    "a complete build": "tfshards.schemas.storage.LocalPath.replace_if",
 }
 
 
-def fail(*_: object) -> None:
+def fail(*arguments: object, put=LocalPath.put) -> None:
+    if arguments and isinstance(arguments[0], LocalPath) and arguments[0].name != "dataset.json":
+        return put(*arguments)
     raise OSError(28, "No space left on device")
 
 
@@ -226,7 +229,7 @@ def test_no_command_follows_a_link_out_of_the_folder(name, ends, tmp_path, start
 
 def test_a_staged_folder_whose_record_was_torn_by_a_power_failure_is_ours(tmp_path):
     out = tmp_path / "data"
-    area = out / ".staged-12345678"
+    area = LocalPath(out, ".staged-12345678")
     make_staged(area)
     whole = (area / "build.json").read_bytes()
     for torn in (b"", whole[:20], bytes(len(whole)), whole[:9] + bytes(40)):

@@ -358,9 +358,9 @@ FAULTS = [
      "if is_list_type(kind):\n        return _number_fault(",
      "if is_list_type(kind):\n        return values and \"\" and _number_fault(",
      f"{TABLES}[truth_values_among_numbers_of_json_in_a_list]"),
-    ("a name that is not in the given path is no value", "schemas/storage/any_path.py",
-     "return Path(os.path.abspath(path)) if isinstance(path, Path) else path",
-     "return path",
+    ("a name that is not in the given path is no value", "schemas/storage/local.py",
+     "return LocalPath(os.path.abspath(self))",
+     "return self",
      "tests/conformance/test_tables.py::"
      "test_names_of_the_current_folder_are_values_however_the_source_is_written"),
     ("durations are numbers without a unit", "prep/sources/features.py",

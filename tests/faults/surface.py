@@ -50,7 +50,7 @@ FAULTS = [
     (
         "a dataset is built inside its input",
         "prep/building/output.py",
-        "if location is not None and is_inside(folder, location):",
+        "if location is not None and folder.is_inside(location):",
         "if False:",
         OWNED,
     ),

@@ -17,10 +17,9 @@ from tests.storage import conftest
 from tests.storage.faults import Answer, Cut, Delay, LoseAnswer, Shorten, Stall
 from tests.tables import mostly_nightly
 from tfshards import loader
-from tfshards.loader.reading import frames
 from tfshards.schemas import Feature, FormatError, InputError, OptionsError, Schema, read_manifest
 from tfshards.schemas.frames import header_of
-from tfshards.schemas.storage import any_path, stores
+from tfshards.schemas.storage import RemotePath, any_path, stores
 
 from .conftest import frames_of
 
@@ -70,14 +69,16 @@ OPTIONS = [
 @pytest.fixture
 def fetched(monkeypatch):
     """Return the bytes of each request, which names the version of the object."""
-    made, view_range = [], frames.view_range
+    made, view_range = [], RemotePath.view_range
 
     def noted(path, start, end, version):
         assert version
-        made.append(end - start)
+        # apart from the last bytes of each shard, which are compared when it is opened
+        if end - start > 8:
+            made.append(end - start)
         return view_range(path, start, end, version)
 
-    monkeypatch.setattr(frames, "view_range", noted)
+    monkeypatch.setattr(RemotePath, "view_range", noted)
     return made
 
 

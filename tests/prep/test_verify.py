@@ -149,7 +149,7 @@ def test_an_interrupt_ends_the_threads(tmp_path, quiet_build, monkeypatch):
         time.sleep(0.05)
 
     monkeypatch.setattr("tfshards.prep.progress.lines.Meter.add", interrupt)
-    monkeypatch.setattr("tfshards.schemas.storage.verbs._BLOCK", 8)
+    monkeypatch.setattr("tfshards.schemas.storage.stored._BLOCK", 8)
     with pytest.raises(KeyboardInterrupt):
         verify(tmp_path)
     assert sum(ticks) < read_manifest(tmp_path).splits["train"].num_bytes

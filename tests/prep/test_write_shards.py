@@ -18,6 +18,7 @@ from tests.errors import raises
 from tests.pictures import image_file
 from tfshards import prep
 from tfshards.schemas import InputError, Manifest, OptionsError, read_manifest
+from tfshards.schemas.storage import LocalPath
 
 Features = dict[str, object]
 Element = tuple[str, Features]
@@ -145,7 +146,9 @@ def test_rejected_images_leave_exactly_balanced_shards(with_rejects, tmp_path, c
 
 
 @pytest.mark.parametrize(
-    "place", ["write_shards.conclude", "commit.put", "commit.replace_if", "write_shards.delete_tree"]
+    "place",
+    ["prep.building.write_shards.conclude"]
+    + [f"schemas.storage.LocalPath.{step}" for step in ("put", "replace_if", "delete_tree")],
 )
 def test_a_commit_that_is_killed_is_repeated(place, photos, tmp_path, contents, monkeypatch):
     in_steps(photos, prep.WriteShards(tmp_path / "once" / "pets", shards=4))
@@ -153,11 +156,13 @@ def test_a_commit_that_is_killed_is_repeated(place, photos, tmp_path, contents, 
     steps, plan_id, tasks = planned(photos, prep.WriteShards(out, shards=4))
     write_all(steps, tasks, 1)
 
-    def kill(*_: object, **__: object) -> None:
+    def kill(*arguments: object, put=LocalPath.put, **__: object) -> None:
+        if place.endswith(".put") and arguments[0].name != "dataset.json":
+            return put(*arguments)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(f"tfshards.prep.building.{place}", kill)
+        patch.setattr(f"tfshards.{place}", kill)
         with pytest.raises(KeyboardInterrupt):
             steps.commit(plan_id)
     # runners may repeat a step that was done, too

@@ -5,26 +5,26 @@ import threading
 
 import pytest
 
-from tfshards.schemas.storage.verbs import put
+from tfshards.schemas.storage import any_path
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
 def test_a_failed_write_leaves_only_the_old_file(tmp_path, monkeypatch, error):
-    path = tmp_path / "file"
-    put(path, b"old")
+    path = any_path(tmp_path / "file")
+    path.put(b"old")
 
     def fail(descriptor):
         raise error
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(type(error)):
-        put(path, b"new")
+        path.put(b"new")
     assert [one.name for one in tmp_path.iterdir()] == ["file"]
     assert path.read_bytes() == b"old"
 
 
 def test_threads_that_write_one_path_do_not_mix(tmp_path, monkeypatch):
-    path, meet, failed = tmp_path / "file", threading.Barrier(2, timeout=10), []
+    path, meet, failed = any_path(tmp_path / "file"), threading.Barrier(2, timeout=10), []
     fsync = os.fsync
 
     def together(descriptor):
@@ -37,7 +37,7 @@ def test_threads_that_write_one_path_do_not_mix(tmp_path, monkeypatch):
 
     def write(data):
         try:
-            put(path, data)
+            path.put(data)
         except Exception as error:
             failed.append(error)
 

@@ -119,7 +119,7 @@ def upload(bucket: Bucket) -> Callable[..., str]:
 def objects(url: str) -> dict[str, bytes]:
     """Return the content of every object below a URL by its key from there."""
     root = any_path(url)
-    return {path.relative_to(root).as_posix(): path.read_bytes() for path, _ in root.walk()}
+    return {path.relative_to(root).as_posix(): path.read_bytes() for path, _ in root.files_below()}
 
 
 def uploads(bucket: Bucket) -> list[str]:

@@ -3,7 +3,6 @@
 import pytest
 
 from tfshards.schemas.storage import any_path
-from tfshards.schemas.storage.verbs import new_file, replace_if
 
 from .faults import Cut, LoseAnswer
 
@@ -22,19 +21,19 @@ def test_a_cut_answer_is_read_again(folder, proxy):
 
 
 def test_a_cut_listing_is_repeated(folder, proxy):
-    for look in (lambda: list(folder.iterdir()), lambda: [path for path, _ in folder.walk()]):
+    for look in (lambda: list(folder.iterdir()), lambda: [path for path, _ in folder.files_below()]):
         proxy.add(Cut(50), "^list", count=2)
         assert look() == [folder / "x"]
 
 
 def test_a_lost_answer_to_a_conditional_write_is_no_conflict(folder, proxy):
     proxy.add(LoseAnswer(), "^put", count=1)
-    replace_if(folder / "new", b"content", None, folder)
+    (folder / "new").replace_if(b"content", None, folder)
     assert (folder / "new").read_bytes() == b"content"
 
 
 def test_an_abandoned_upload_leaves_no_parts(folder, proxy):
-    sink = new_file(folder / "long")
+    sink = (folder / "long").new_file()
     sink.write(bytes(20_000_000))
     sink.abandon()
     assert proxy.count()["abort"] == 1

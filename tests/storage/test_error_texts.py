@@ -9,7 +9,7 @@ import pytest
 
 from tests.errors import raises
 from tfshards.schemas import InputError
-from tfshards.schemas.storage import any_path, read_range, stores
+from tfshards.schemas.storage import any_path, stores
 
 from .faults import Answer, Cut, Hang
 
@@ -58,7 +58,7 @@ def test_a_store_that_hangs_or_cuts_is_reported(bucket, proxy):
     proxy.clear()
     proxy.add(Cut(5000), "^get")
     with pytest.raises(OSError, match="connection") as raised:
-        read_range(path, 0, 100_000)
+        path.read_range(0, 100_000)
     assert raised.value.errno == errno.ECONNRESET
 
 

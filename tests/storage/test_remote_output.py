@@ -24,7 +24,7 @@ small_folder = conftest.small_folder
 
 def versions(url: str) -> dict[str, object]:
     """Return what a listing says of every object below a URL."""
-    return dict(any_path(url).walk())
+    return dict(any_path(url).files_below())
 
 
 def damaged(folder):
@@ -86,7 +86,7 @@ def test_a_resumed_build_reads_no_shard_and_writes_those_again_that_were_replace
     source = ImageFolder(small_folder)
     whole = quiet_build(source, f"{bucket.url}/whole/data", shards=4)
     interrupted(monkeypatch, quiet_build, source, out, shards=4)
-    shards = sorted(path for path, _ in any_path(out).walk() if ".tfrecord" in path.name)
+    shards = sorted(path for path, _ in any_path(out).files_below() if ".tfrecord" in path.name)
     assert len(shards) == 16
     # one that has other bytes, one that is missing, and one whose index is missing
     (first,) = (path for path in shards if path.name.endswith("00000-of-00004"))
@@ -119,20 +119,21 @@ def test_a_commit_that_comes_too_late_is_reported(how, step, bucket, small_folde
     out, source = f"{bucket.url}/data", ImageFolder(small_folder)
     if how == "a removed one":
         quiet_build(source, out, seed=3)
-    call = getattr(commit, step)
+    where = commit if step == "finish" else RemotePath
+    call = getattr(where, step)
 
     def late(*arguments):
-        monkeypatch.setattr(commit, step, call)
+        monkeypatch.setattr(where, step, call)
         if how == "a removed one":
             (any_path(out) / "dataset.json").unlink()
         else:
             quiet_build(source, out, seed=1 if how == "another" else 0)
         return call(*arguments)
 
-    monkeypatch.setattr(commit, step, late)
+    monkeypatch.setattr(where, step, late)
     if how == "the same":
         whole = quiet_build(source, f"{bucket.url}/whole/data")
-        monkeypatch.setattr(commit, step, late)
+        monkeypatch.setattr(where, step, late)
         assert quiet_build(source, out) == whole
         assert objects(out) == objects(f"{bucket.url}/whole/data")
     else:
@@ -157,7 +158,7 @@ def test_a_shard_that_another_run_replaced_is_not_committed(bucket, small_folder
         patch.setattr(commit, "finish", late)
         with raises(BuildError, "another run of the same build", code="build-overtaken"):
             quiet_build(source, out, shards=2)
-    assert "dataset.json" not in {path.name for path, _ in any_path(out).walk()}
+    assert "dataset.json" not in {path.name for path, _ in any_path(out).files_below()}
     assert quiet_build(source, out, shards=2) == whole
     assert objects(out) == objects(f"{bucket.url}/whole/data")
 

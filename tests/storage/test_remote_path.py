@@ -7,16 +7,8 @@ import pytest
 
 from tests.errors import raises
 from tfshards.schemas import InputError, OptionsError
-from tfshards.schemas.storage import ChangedError, RemotePath, any_path, read_range
-from tfshards.schemas.storage.untrusted import Limit, open_regular, read_whole
-from tfshards.schemas.storage.verbs import (
-    file_digest,
-    file_sizes,
-    new_file,
-    read_once,
-    replace_if,
-    write,
-)
+from tfshards.schemas.storage import ChangedError, RemotePath, any_path
+from tfshards.schemas.storage.opening import Limit
 
 from .conftest import each_store
 
@@ -30,7 +22,7 @@ def folder(bucket) -> RemotePath:
 
 @pytest.fixture
 def local(tmp_path):
-    return tmp_path / "data"
+    return any_path(tmp_path / "data")
 
 
 def fill(root) -> None:
@@ -76,11 +68,11 @@ def test_listings_are_those_of_a_local_folder(folder, local):
         lambda root: (path for path in root.iterdir() if path.is_file()),
     ):
         assert listed(folder, look(folder)) == listed(local, look(local))
-    sizes = {path.relative_to(folder).as_posix(): status.st_size for path, status in folder.walk()}
+    sizes = {path.relative_to(folder).as_posix(): status.st_size for path, status in folder.files_below()}
     assert sizes == {n: 3 * len(n) for n in listed(local, filter(lambda p: p.is_file(), local.rglob("*")))}
     names = ["a.txt", "inside/c.txt", "missing", "inside/missing"]
     for root in (folder, local):
-        found = file_sizes(root, names)
+        found = root.file_sizes(names)
         assert [found["a.txt"], found["inside/c.txt"]] == [15, 36]
         assert all(isinstance(found[name], FileNotFoundError) for name in names[2:])
 
@@ -100,17 +92,17 @@ def test_ranges_and_files_are_read(folder, local, tmp_path):
         path = root / "big"
         path.write_bytes(data)
         assert path.stat().st_size == len(data)
-        assert read_range(path, 1_000_000, 1_000_010) == data[1_000_000:1_000_010]
-        assert read_range(path, 5, 5) == b""
-        assert read_whole(path, Limit("a list", len(data))) == data
+        assert path.read_range(1_000_000, 1_000_010) == data[1_000_000:1_000_010]
+        assert path.read_range(5, 5) == b""
+        assert path.read_whole(Limit("a list", len(data))) == data
         with pytest.raises(OSError, match="has 2560000 bytes; a list has at most 10"):
-            read_whole(path, Limit("a list", 10))
-        with open_regular(path) as file:
+            path.read_whole(Limit("a list", 10))
+        with path.open_regular() as file:
             assert file.read(100) == data[:100]
             assert file.seek(-50, io.SEEK_END) == len(data) - 50
             assert file.read() == data[-50:]
             assert file.read() == b""
-        assert read_once(path, lambda _: None) == (len(data), file_digest(path), data[-8:].hex())
+        assert path.read_once(lambda _: None) == (len(data), path.digest(), data[-8:].hex())
 
 
 def test_a_replaced_file_is_noticed(folder, local):
@@ -119,13 +111,13 @@ def test_a_replaced_file_is_noticed(folder, local):
         path = root / "x"
         path.write_bytes(b"second")
         with pytest.raises(ChangedError, match="ends at byte 6, before byte 9"):
-            read_range(path, 3, 9)
+            path.read_range(3, 9)
     with pytest.raises(ChangedError, match="is shorter than it was"):
-        read_range(folder / "x", 100, 110)
+        (folder / "x").read_range(100, 110)
     before = (folder / "x").stat()
     (folder / "x").write_bytes(b"third!")
     with pytest.raises(ChangedError, match="was replaced in the meantime"):
-        read_range(folder / "x", 0, 3, before.e_tag)
+        (folder / "x").read_range(0, 3, before.e_tag)
 
 
 def test_a_file_that_is_replaced_while_it_is_read_is_not_mixed(folder):
@@ -141,18 +133,18 @@ def test_a_file_that_is_replaced_while_it_is_read_is_not_mixed(folder):
 @each_store
 def test_an_object_is_replaced_only_if_it_is_the_one_that_was_seen(folder):
     path = folder / "x"
-    replace_if(path, b"first", None, folder)
+    path.replace_if(b"first", None, folder)
     # a request that is repeated because its answer was lost
-    replace_if(path, b"first", None, folder)
+    path.replace_if(b"first", None, folder)
     seen = path.stat()
-    replace_if(path, b"second", seen, folder)
-    replace_if(path, b"second", seen, folder)
+    path.replace_if(b"second", seen, folder)
+    path.replace_if(b"second", seen, folder)
     with pytest.raises(ChangedError, match="was replaced in the meantime"):
-        replace_if(path, b"third", seen, folder)
+        path.replace_if(b"third", seen, folder)
     assert path.read_bytes() == b"second"
     path.unlink()
     with pytest.raises((ChangedError, FileNotFoundError)):
-        replace_if(path, b"third", seen, folder)
+        path.replace_if(b"third", seen, folder)
     assert not path.exists()
 
 
@@ -161,20 +153,20 @@ def test_a_long_file_is_written_in_parts_and_appears_when_it_is_finished(folder,
     local.mkdir()
     data = [bytes([number]) * 1_000_000 for number in range(20)]
     for root in (folder, local):
-        sink = new_file(root / "long")
+        sink = (root / "long").new_file()
         for buffer in data:
             sink.write(buffer)
         assert not (root / "long").exists()
         sink.finish()
         assert (root / "long").read_bytes() == b"".join(data)
-        sink = new_file(root / "abandoned")
+        sink = (root / "abandoned").new_file()
         sink.write(data[0])
         sink.abandon()
         assert not (root / "abandoned").exists()
-        write(root / "blocks", iter(data))
+        (root / "blocks").write(iter(data))
         assert (root / "blocks").read_bytes() == b"".join(data)
         with pytest.raises(ZeroDivisionError):
-            write(root / "broken", (data[1 // number] for number in (1, 0)))
+            (root / "broken").write(data[1 // number] for number in (1, 0))
         assert not (root / "broken").exists()
 
 

@@ -113,15 +113,15 @@ def test_processes_that_share_only_a_bucket_write_the_bytes_of_a_disk(out, expec
 def test_a_failed_pipeline_leaves_only_what_the_next_one_removes_or_uses(out, expected):
     with pytest.raises(Exception, match="not this one"):
         run(transform(out), fails="041.png")
-    assert [path for path, _ in out.walk() if path.name == "build.json"]
+    assert [path for path, _ in out.files_below() if path.name == "build.json"]
     steps, _, tasks = planned(ELEMENTS, transform(out))
     for task in tasks[:3]:
         assert steps.write(task) > 0
     # of the first pipeline nothing is left
-    assert {path.parent for path, _ in out.walk() if path.suffix == ".spill"} == {steps._staging}
+    assert {path.parent for path, _ in out.files_below() if path.suffix == ".spill"} == {steps._staging}
     later, plan_id, missing = planned(ELEMENTS, transform(out))
     assert [shard for _, shard in missing] == [tasks[3][1]]
-    assert {path.parent for path, _ in out.walk() if path.suffix == ".spill"} == {later._staging}
+    assert {path.parent for path, _ in out.files_below() if path.suffix == ".spill"} == {later._staging}
     with pytest.raises((BuildError, InputError), match=rf"{steps._staging.name}.*other build"):
         steps.write(tasks[3])
     with raises(BuildError, "another build of the dataset has begun", code="build-overtaken"):
@@ -145,7 +145,7 @@ def test_a_bundle_that_ends_after_its_run_was_replaced_leaves_no_object(out):
         BuildError, "another build of the dataset has begun", str(steps._staging), code="build-overtaken"
     ):
         bundle.close()
-    assert not [*steps._staging.walk()]
+    assert not [*steps._staging.files_below()]
 
 
 def test_a_pipeline_that_another_build_overtakes_does_not_replace_it(out):
@@ -154,7 +154,7 @@ def test_a_pipeline_that_another_build_overtakes_does_not_replace_it(out):
     reseeded = transform(out, seed=1, overwrite=True)
     steps, plan_id, tasks = planned(ELEMENTS, reseeded)
     write_both(steps, plan_id, tasks)
-    moved = {path: path.read_bytes() for path, _ in steps._staging.walk()}
+    moved = {path: path.read_bytes() for path, _ in steps._staging.files_below()}
     other = build(prep.Examples([{"x": 1}]), str(out), overwrite=True)
     # as if that build had committed before it removed the staged values
     for path, data in moved.items():

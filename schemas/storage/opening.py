@@ -9,12 +9,12 @@ import io
 import os
 import stat
 from contextlib import suppress
-from typing import BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from tfshards.schemas.compression import MAX_RATIO, unpacked
-from tfshards.schemas.storage.any_path import AnyPath, RemotePath
-from tfshards.schemas.storage.reader import Status
-from tfshards.schemas.storage.stores import too_short
+
+if TYPE_CHECKING:
+    from tfshards.schemas.storage.stored import Stored
 
 _PART_BYTES = 1 << 26
 _FLAGS = os.O_NONBLOCK | os.O_NOCTTY
@@ -26,7 +26,7 @@ class Limit(NamedTuple):
     kind: str
     most_bytes: int
 
-    def check(self, num_bytes: int, path: AnyPath) -> None:
+    def check(self, num_bytes: int, path: object) -> None:
         """Raise OSError if a file has more bytes."""
         if num_bytes > self.most_bytes:
             fault = f"has {num_bytes} bytes; {self.kind} has at most {self.most_bytes}"
@@ -41,37 +41,19 @@ OPTIONS = Limit("a file of options", 1 << 20)
 LISTS = Limit("a list of examples", 1 << 32)
 
 
-def open_regular(path: AnyPath | str | bytes, buffering: int = -1) -> BinaryIO:
-    """Open a file for reading bytes, or raise OSError, also of a pipe, a device, a socket or a folder."""
-    if isinstance(path, RemotePath):
-        return path.open()
+def open_regular(path: str | bytes | os.PathLike[str], buffering: int = -1) -> BinaryIO:
+    """Open a file of a disk; see ``Stored.open_regular``."""
     name = os.fspath(path)
     # some devices react to being opened
     _check_regular(os.stat(name), name)
     return open(name, "rb", buffering=buffering, opener=_opened)
 
 
-def read_whole(path: AnyPath, limit: Limit) -> bytes:
-    """Return the content of a regular file, or of an object by one request, which must not exceed a limit."""
-    if isinstance(path, RemotePath):
-        status, data = path.get(limit.most_bytes)
-        limit.check(status.st_size, path)
-        assert data is not None
-        return data
-    with open_regular(path) as file:
-        num_bytes = size_of(file)
-        limit.check(num_bytes, path)
-        # not up to the end, which files of /proc may not have
-        return file.read(num_bytes)
-
-
-def read_most(path: AnyPath | bytes, most_bytes: int) -> tuple[Status, bytes | None]:
+def read_most(path: str | bytes, most_bytes: int) -> tuple[os.stat_result, bytes | None]:
     """Return the status and the content of a file; no content if it has more than ``most_bytes``.
 
     It is fast for many small files, and does not check that they are regular.
     """
-    if isinstance(path, RemotePath):
-        return path.get(most_bytes)
     # os.open makes a third of the system calls of open; O_NONBLOCK, because the file may have become a pipe
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
@@ -84,30 +66,9 @@ def read_most(path: AnyPath | bytes, most_bytes: int) -> tuple[Status, bytes | N
     return status, data if len(data) == status.st_size else None
 
 
-def read_range(path: AnyPath, start: int, end: int, version: str | None = None) -> bytes:
-    """Return the bytes ``[start, end)`` of a file; with the ETag of an object, only of this version of it.
-
-    Raises:
-        ChangedError: the file is shorter, or the object is another version.
-    """
-    return bytes(view_range(path, start, end, version))
-
-
-def view_range(path: AnyPath, start: int, end: int, version: str | None = None) -> bytes | memoryview:
-    """Return what ``read_range`` returns, without copying what a store has answered."""
-    if isinstance(path, RemotePath):
-        return path.view_range(start, end, version)
-    with open_regular(path, buffering=0) as file:
-        file.seek(start)
-        data = file.read(end - start)
-    if len(data) != end - start:
-        raise too_short(path, start + len(data), end)
-    return data
-
-
-def open_unpacked(path: AnyPath, compression: str, buffering: int = -1) -> tuple[BinaryIO, int]:
+def open_unpacked(path: Stored, compression: str, buffering: int = -1) -> tuple[BinaryIO, int]:
     """Open a file for reading uncompressed bytes, and return it with the most bytes that it can hold."""
-    file = open_regular(path, buffering)
+    file = path.open_regular(buffering)
     num_bytes = size_of(file)
     if compression == "none":
         return file, num_bytes

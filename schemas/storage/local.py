@@ -1,0 +1,285 @@
+"""Files and folders on disks."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path, PosixPath
+from typing import BinaryIO
+
+from tfshards.schemas.errors import InputError, size
+from tfshards.schemas.storage.locking import locked
+from tfshards.schemas.storage.opening import open_regular, read_gradually
+from tfshards.schemas.storage.reader import RemoteStatus
+from tfshards.schemas.storage.stored import Sink, Stored
+from tfshards.schemas.storage.stores import too_short
+
+# Much larger writes make the kernel look for larger free pages, which can cost three times the system time.
+_WRITE_BYTES = 1 << 16
+
+
+class LocalPath(PosixPath, Stored):
+    """A file or a folder on a disk; ``RemotePath`` has the same methods."""
+
+    is_far = False
+    has_locks = True
+    # as many as fit the caches of a core
+    range_bytes = 1 << 19
+
+    # Names
+
+    def absolute(self) -> LocalPath:
+        """Return the path with the names of all folders above it, without following links."""
+        return LocalPath(os.path.abspath(self))
+
+    def real_name(self) -> str:
+        """Return the text of the absolute path, with links followed, or of a URL."""
+        return os.path.realpath(self)
+
+    def is_taken(self) -> bool:
+        """Return whether there is anything of this name, which may be a link that leads nowhere."""
+        return os.path.lexists(self)
+
+    # Reading
+
+    def open_regular(self, buffering: int = -1) -> BinaryIO:
+        """Open it for reading bytes, or raise OSError, also of a pipe, a device, a socket or a folder."""
+        return open_regular(self, buffering)
+
+    def get(self, most_bytes: int) -> tuple[os.stat_result, bytes | None]:
+        """Return status and content of a regular file, without content if it has more than ``most_bytes``."""
+        with self.open_regular() as file:
+            status = os.fstat(file.fileno())
+            # not up to the end, which files of /proc may not have
+            return status, file.read(status.st_size) if status.st_size <= most_bytes else None
+
+    def view_range(self, start: int, end: int, version: str | None = None) -> bytes:
+        """Return what ``read_range`` returns, without copying what a store has answered."""
+        with self.open_regular(buffering=0) as file:
+            file.seek(start)
+            data = file.read(end - start)
+        if len(data) != end - start:
+            raise too_short(self, start + len(data), end)
+        return data
+
+    def read_ranges(self, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
+        """Yield the bytes ``[start, end)`` for each range; fewer if a file on a disk ends before.
+
+        An object that ends before raises ChangedError. Its next ranges are already requested.
+        """
+        # a mapped file that is shortened meanwhile would end the process
+        with self.open_regular(buffering=0) as file:
+            for start, end in ranges:
+                file.seek(start)
+                yield read_gradually(file, end - start)
+
+    @contextmanager
+    def local_copy(self) -> Iterator[Path]:
+        """Yield the file itself, or of an object a copy on this machine, which is removed after the block.
+
+        What was mapped or opened by then stays readable.
+        """
+        yield self
+
+    # Writing
+
+    def new_file(self, unfinished: Stored | None = None) -> Sink:
+        """Return a file that gets this name, in place of another one, when it is finished.
+
+        ``unfinished`` is a folder on the same file system; by default a hidden name in the same folder is
+        used. Attempts at the same file, by threads or by hosts that share a disk, do not disturb each other.
+        """
+        unique = os.urandom(8).hex()
+        if unfinished is None:
+            return _LocalSink(self.with_name(f".{self.name}.{unique}.tmp"), self)
+        return _LocalSink(Path(str(unfinished)) / f"{self.name}.{unique}", self)
+
+    def put(self, data: bytes, unfinished: Stored | None = None) -> None:
+        """Write a small file so that neither a reader nor a crash sees a part of it."""
+        self.write([data], unfinished)
+
+    def take(self, file: Path) -> None:
+        """Give a complete file this name; it is on the same file system, or uploaded to a store."""
+        LocalPath(file).sync()
+        file.replace(self)
+        self.parent.sync()
+
+    def replace_if(self, data: bytes, replaced: RemoteStatus | None, unfinished: Stored) -> None:
+        """Write it in place of an old file; on a disk, the caller holds the lock of its folder.
+
+        An object must still be the version ``replaced``, or be missing if that is None. Otherwise
+        ChangedError or FileExistsError is raised.
+        """
+        self.put(data, unfinished)
+
+    def sync(self, *inner: str) -> None:
+        """Flush a file, or the names in a folder, to disk, after those of folders in it.
+
+        Objects are durable as soon as they appear.
+        """
+        for path in (*map(self.joinpath, inner), self):
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def require_space(self, num_bytes: int, what: str) -> None:
+        """Raise InputError if fewer than ``num_bytes`` can be written to a folder; a store has no limit."""
+        disk = os.statvfs(self)
+        free = disk.f_bavail * disk.f_frsize
+        if num_bytes > free:
+            raise InputError(
+                f"{self}: {what} needs about {size(num_bytes)}, but only {size(free)} is free; free some "
+                "space, or choose an output on another disk",
+                code="disk-full",
+            )
+
+    # Many files
+
+    def first_entry(self) -> LocalPath:
+        """Return something in a folder, since another one may have the same path; or a file itself."""
+        if self.is_dir():
+            # only one, since a folder may have millions of them
+            with os.scandir(self) as entries:
+                return next((self / entry.name for entry in entries), self)
+        return self
+
+    def file_names(self) -> list[str]:
+        """Return the names of the files in a folder, without those below it; links lead nowhere."""
+        if self.is_symlink() or not self.is_dir():
+            return []
+        with os.scandir(self) as entries:
+            return [entry.name for entry in entries if not entry.is_dir(follow_symlinks=False)]
+
+    def files_below(self) -> Iterator[tuple[LocalPath, os.stat_result]]:
+        """Yield each file at any depth of a folder, with its status.
+
+        Links that lead nowhere are left out, and folders that links lead to. Keys that no client can name are
+        errors: with empty parts, such as ``a//b``, ``.`` or ``..`` as a part, or control characters.
+        """
+        paths = (LocalPath(inside, name) for inside, _, names in os.walk(self) for name in names)
+        return ((path, path.stat()) for path in paths if path.exists())
+
+    def matching(self, pattern: str, compiled: Callable[[str], re.Pattern[str]]) -> list[LocalPath]:
+        """Return the files below a folder whose paths match a pattern, in which ``**`` matches any folders.
+
+        ``compiled`` returns the regular expression for URLs of objects.
+        """
+        return [LocalPath(each) for each in glob.glob(pattern, recursive=True)]
+
+    def file_sizes(self, names: Collection[str]) -> dict[str, int | OSError]:
+        """Return the size of each file in a folder, or why it cannot be read; objects are listed."""
+        sizes: dict[str, int | OSError] = {}
+        for name in names:
+            try:
+                sizes[name] = (self / name).stat().st_size
+            except OSError as error:
+                sizes[name] = error
+        return sizes
+
+    def marks(self, names: Collection[str], num_bytes: Mapping[str, int]) -> dict[str, str]:
+        """Return what shows whether a finished object is replaced later, its ETag, by path; nothing on disks.
+
+        OSError is raised if one is missing, or has other than the stated ``num_bytes``.
+        """
+        return {}
+
+    def unchanged(self) -> Callable[[Mapping[str, str], Mapping[str, str]], bool]:
+        """Return a function of digests and of marks by path: whether files are still as they were written.
+
+        On a disk their digests are computed. Objects are compared with one listing: reading them again would
+        take as long as writing them, while an object cannot change in part. It is what one upload wrote,
+        whose ETag is its mark, or another one.
+        """
+
+        def are_unchanged(digests: Mapping[str, str], _: Mapping[str, str]) -> bool:
+            with suppress(OSError):
+                return all((self / name).digest() == digest for name, digest in digests.items())
+            return False
+
+        return are_unchanged
+
+    # Folders
+
+    def locked(self) -> AbstractContextManager[str]:
+        """Lock a folder against other processes that lock it; yield what to tell the user about the lock.
+
+        Raises:
+            InputError: another process holds the lock, or the folder is gone.
+        """
+        return locked(self)
+
+    def missing_folders(self) -> list[LocalPath]:
+        """Return the folder and those that hold it, outwards, which have to be created; none in a store."""
+        return [path for path in (self, *self.parents) if not path.exists()]
+
+    def make_folder(self) -> None:
+        """Create a folder unless it exists; in a store, folders exist with their objects."""
+        if not self.is_dir():
+            self.mkdir(exist_ok=True)
+            self.parent.sync()
+
+    @contextmanager
+    def new_folder(self, unfinished: Stored) -> Iterator[LocalPath]:
+        """Yield where to write the first files of a new folder, which on a disk gets its name at the end."""
+        made = LocalPath(str(unfinished))
+        made.mkdir()
+        yield made
+        made.sync()
+        made.moved(self)
+
+    def moved(self, target: Stored) -> LocalPath:
+        """Return where a folder is after giving it another name at once; in a store it keeps its name."""
+        moved = self.rename(str(target))
+        moved.parent.sync()
+        return moved
+
+    def delete_files(self, names: Collection[str]) -> None:
+        """Remove files of a folder, given by their paths in it; missing ones are no error."""
+        for name in names:
+            (self / name).unlink(missing_ok=True)
+
+    def delete_tree(self, last: str = "") -> None:
+        """Remove a folder with all that is in it, the file ``last`` at the end; errors are left to later."""
+        import shutil
+
+        with suppress(OSError):
+            others = [path for path in self.iterdir() if last and path.name != last]
+            for path in others:
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()
+            if others:
+                self.sync()
+            shutil.rmtree(self, ignore_errors=True)
+            # Changes after the last sync may be in any state. That these are removals of no importance does
+            # not help where e2fsck (1.47.0) replays fast commits of ext4: it then lost the dataset.
+            self.parent.sync()
+
+
+class _LocalSink:
+    def __init__(self, unfinished: Path, path: Path) -> None:
+        self._unfinished, self._path = unfinished, path
+        self._file = unfinished.open("xb", buffering=0)
+
+    def write(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            # a signal or a nearly full disk can cut a write short
+            rest = rest[os.write(self._file.fileno(), rest[:_WRITE_BYTES]) :]
+
+    def finish(self) -> None:
+        os.fsync(self._file.fileno())
+        self._file.close()
+        self._unfinished.replace(self._path)
+
+    def abandon(self) -> None:
+        self._file.close()
+        # on a full disk, the file that reports the error needs the space
+        with suppress(OSError):
+            self._unfinished.unlink()

@@ -1,0 +1,149 @@
+"""What is done to files and folders, so that nobody asks whether they are on a disk or in a store.
+
+On a disk a file gets its name when it is complete and flushed: it is
+written under another name on the same file system, mostly in a folder of unfinished files, and renamed. An
+object appears when its upload ends.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from typing import BinaryIO, ClassVar, Protocol, TypeVar
+
+from tfshards.schemas.digests import HASH, NUM_LAST_BYTES, digest_of
+from tfshards.schemas.storage.opening import Limit
+from tfshards.schemas.storage.reader import RemoteStatus, Status, in_flight
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+# Larger blocks no longer fit the caches of the cores, and are slower.
+_BLOCK = 1 << 20
+
+
+class Sink(Protocol):
+    """A file that is being written."""
+
+    def write(self, data: bytes) -> None:
+        """Write bytes after those that were written before."""
+
+    def finish(self) -> None:
+        """Make it a file that survives a power failure."""
+
+    def abandon(self) -> None:
+        """Leave nothing of it."""
+
+
+class Stored(ABC):
+    """What is done alike to files on disks and to objects; ``LocalPath`` says what the other methods do.
+
+    Attributes:
+        is_far: whether each operation is a request, which takes a round trip: many are made at the same time,
+            and files are neither mapped nor renamed.
+        has_locks: whether another process that writes to the same folder is kept out.
+        range_bytes: how many bytes of a large file are best read at once.
+    """
+
+    is_far: ClassVar[bool]
+    has_locks: ClassVar[bool]
+    range_bytes: ClassVar[int]
+
+    @property
+    @abstractmethod
+    def parent(self) -> Stored: ...
+    @abstractmethod
+    def __truediv__(self, other: str) -> Stored: ...
+    @abstractmethod
+    def stat(self) -> Status: ...
+    @abstractmethod
+    def real_name(self) -> str: ...
+    @abstractmethod
+    def open_regular(self, buffering: int = -1) -> BinaryIO: ...
+    @abstractmethod
+    def get(self, most_bytes: int) -> tuple[Status, bytes | None]: ...
+    @abstractmethod
+    def view_range(self, start: int, end: int, version: str | None = None) -> bytes | memoryview: ...
+    @abstractmethod
+    def new_file(self, unfinished: Stored | None = None) -> Sink: ...
+    @abstractmethod
+    def sync(self, *inner: str) -> None: ...
+    @abstractmethod
+    def files_below(self) -> Iterator[tuple[Stored, Status]]: ...
+
+    def is_inside(self, folder: Stored) -> bool:
+        """Return whether it is a folder or below it, also by links."""
+        inside, real = self.real_name(), folder.real_name()
+        return inside == real or inside.startswith(os.path.join(real, ""))
+
+    def read_whole(self, limit: Limit) -> bytes:
+        """Return the content of a regular file, or of an object by one request, which is within a limit."""
+        status, data = self.get(limit.most_bytes)
+        limit.check(status.st_size, self)
+        assert data is not None
+        return data
+
+    def read_range(self, start: int, end: int, version: str | None = None) -> bytes:
+        """Return the bytes ``[start, end)``; with the ETag of an object, only of this version of it.
+
+        Raises:
+            ChangedError: the file is shorter, or the object is another version.
+        """
+        return bytes(self.view_range(start, end, version))
+
+    def read_once(self, tick: Callable[[int], object] | None = None) -> tuple[int, str, str]:
+        """Return the size, the digest in the form of the manifest, and the last bytes in hex.
+
+        ``tick`` is called with the number of bytes of each block after it was read.
+        """
+        digest = HASH()
+        block = memoryview(bytearray(_BLOCK))
+        size, last = 0, b""
+        with self.open_regular(buffering=0) as file:
+            while num_bytes := file.readinto(block):  # type: ignore[attr-defined]
+                digest.update(block[:num_bytes])
+                size += num_bytes
+                last = (last + block[:num_bytes][-NUM_LAST_BYTES:])[-NUM_LAST_BYTES:]
+                if tick:
+                    tick(num_bytes)
+        return size, digest_of(digest), last.hex()
+
+    def digest(self, tick: Callable[[int], object] | None = None) -> str:
+        """Return the digest of a file, in the form of the manifest; see ``read_once``."""
+        return self.read_once(tick)[1]
+
+    def write(self, blocks: Iterable[bytes], unfinished: Stored | None = None) -> None:
+        """Write blocks to a file of ``new_file``; an error, also of the iterable, leaves the old file."""
+        sink = self.new_file(unfinished)
+        try:
+            for block in blocks:
+                sink.write(block)
+            sink.finish()
+        except BaseException:
+            sink.abandon()
+            raise
+        if unfinished is None:
+            self.parent.sync()
+
+    def version(self) -> RemoteStatus | None:
+        """Return the version for ``replace_if``, or None if there is no such file.
+
+        Ask for it before the content is read: then a newer one is not replaced.
+        """
+        with suppress(FileNotFoundError):
+            status = self.stat()
+            if isinstance(status, RemoteStatus):
+                return status
+            return RemoteStatus(status.st_size, status.st_mtime_ns, "", "")
+        return None
+
+    def each(self, call: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+        """Return the result of a call for each item; to a store, many requests are made at the same time."""
+        return [*(in_flight(call, items) if self.is_far else map(call, items))]
+
+    def sizes_below(self) -> dict[str, int]:
+        """Return the size of each file of ``files_below``, by its path in the folder."""
+        start = len(str(self / "x")) - 1
+        return {str(path)[start:]: status.st_size for path, status in self.files_below()}
