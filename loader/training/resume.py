@@ -176,7 +176,7 @@ class Resume:
         if hasattr(self.model, "jax_state_sync"):
             # within an epoch the variables of JAX are not in the model
             self.model.jax_state_sync()
-        for folder in self._folder.missing_folders()[::-1]:
+        for folder in self._folder.folders_to_make()[::-1]:
             folder.make_folder()
         with tempfile.TemporaryDirectory() as scratch:
             # what a killed process leaves is overwritten

@@ -18,7 +18,6 @@ from tfshards.schemas.frames import stated_length
 from tfshards.schemas.index import HEADER_BYTES
 from tfshards.schemas.names import MANIFEST_NAME, shard_path_fault
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.opening import open_unpacked
 
 # x.tfrecord, x.tfrecord-00000-of-00008, data_tfrecord-00000-of-00001.gz, x.tfrec, x.tfrecords.gz
 _TFRECORD_NAME = re.compile(r"(?:^|[._-])tfrec(?:ords?)?(?:[._-]|$)", re.IGNORECASE)
@@ -102,7 +101,7 @@ def _form(path: AnyPath) -> str:
     if start.startswith(_GZIP_START) and not _is_header(start):
         compression = "gzip"
         try:
-            file, _ = open_unpacked(path, compression)
+            file, _ = path.open_unpacked(compression)
             with file:
                 start = file.read(HEADER_BYTES)
         except CODEC_ERRORS:

@@ -82,7 +82,7 @@ def existing_folder(folder: AnyPath) -> Iterator[None]:
     """Create a folder with those that hold it; at the end remove those of them that are empty."""
     with ExitStack() as stack:
         try:
-            created = folder.missing_folders()
+            created = folder.folders_to_make()
             # from the innermost
             for path in created[::-1]:
                 stack.callback(_remove_empty, path)

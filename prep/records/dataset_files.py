@@ -62,7 +62,7 @@ def check_new_file(path: AnyPath, content: str, is_own: Callable[[BinaryIO], boo
     since it holds the same kind of content.
     """
     where = f"name a file for {content}"
-    if path.is_dir() or path.parent.missing_folders():
+    if path.is_dir() or path.parent.folders_to_make():
         fault = "is a folder" if path.is_dir() else f"the folder {path.parent} does not exist"
         raise InputError(f"{path}: {fault}; {where} in an existing folder")
     check_outside_datasets(path, where)

@@ -22,7 +22,7 @@ from tfshards.schemas.index import (
     RecordIndex,
 )
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.opening import open_unpacked, read_gradually
+from tfshards.schemas.storage.opening import read_gradually
 
 _BUFFER_BYTES = 1 << 20
 
@@ -99,7 +99,7 @@ def read_in_order(
     number = offset = 0
     lengths = None if index is None else (index.lengths - FRAME_OVERHEAD).tolist()
     try:
-        file, most_bytes = open_unpacked(path, compression, _BUFFER_BYTES)
+        file, most_bytes = path.open_unpacked(compression, _BUFFER_BYTES)
         with file:
             while (header := file.read(HEADER_BYTES)) or (lengths and number < len(lengths)):
                 if lengths is None:
@@ -288,4 +288,4 @@ def _open_at(path: AnyPath, start: int) -> tuple[tuple[object, ...], BinaryIO]:
     _KEPT.last = None
     if last and last[0] == name and last[1].tell() <= start:
         return last
-    return name, open_unpacked(path, "gzip", _BUFFER_BYTES)[0]
+    return name, path.open_unpacked("gzip", _BUFFER_BYTES)[0]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from operator import itemgetter
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import numpy as np
 
@@ -256,8 +256,8 @@ Tree: TypeAlias = "LocalTree | RemoteTree"
 def tree_of(folder: str | bytes | os.PathLike[str], *, follow_links: bool) -> Tree:
     """Return the tree of files below a folder; for ``follow_links`` see ``LocalTree``."""
     given = any_path(os.fsdecode(folder))
-    if isinstance(given, RemotePath):
-        return RemoteTree(given)
+    if given.is_far:
+        return RemoteTree(cast("RemotePath", given))
     return LocalTree(os.path.realpath(os.fsencode(folder)), follow_links=follow_links)
 
 

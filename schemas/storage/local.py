@@ -213,7 +213,7 @@ class LocalPath(PosixPath, Stored):
         """
         return locked(self)
 
-    def missing_folders(self) -> list[LocalPath]:
+    def folders_to_make(self) -> list[LocalPath]:
         """Return the folder and those that hold it, outwards, which have to be created; none in a store."""
         return [path for path in (self, *self.parents) if not path.exists()]
 

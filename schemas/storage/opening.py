@@ -9,12 +9,7 @@ import io
 import os
 import stat
 from contextlib import suppress
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
-
-from tfshards.schemas.compression import MAX_RATIO, unpacked
-
-if TYPE_CHECKING:
-    from tfshards.schemas.storage.stored import Stored
+from typing import BinaryIO, NamedTuple
 
 _PART_BYTES = 1 << 26
 _FLAGS = os.O_NONBLOCK | os.O_NOCTTY
@@ -64,15 +59,6 @@ def read_most(path: str | bytes, most_bytes: int) -> tuple[os.stat_result, bytes
     finally:
         os.close(descriptor)
     return status, data if len(data) == status.st_size else None
-
-
-def open_unpacked(path: Stored, compression: str, buffering: int = -1) -> tuple[BinaryIO, int]:
-    """Open a file for reading uncompressed bytes, and return it with the most bytes that it can hold."""
-    file = path.open_regular(buffering)
-    num_bytes = size_of(file)
-    if compression == "none":
-        return file, num_bytes
-    return unpacked(file), num_bytes * MAX_RATIO
 
 
 def size_of(file: BinaryIO) -> int:

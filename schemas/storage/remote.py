@@ -327,7 +327,7 @@ class RemotePath(Stored):
     def locked(self) -> AbstractContextManager[str]:
         return nullcontext("")
 
-    def missing_folders(self) -> list[RemotePath]:
+    def folders_to_make(self) -> list[RemotePath]:
         return []
 
     def new_folder(self, unfinished: Stored) -> AbstractContextManager[RemotePath]:

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import BinaryIO, ClassVar, Protocol, TypeVar
 
+from tfshards.schemas.compression import MAX_RATIO, unpacked
 from tfshards.schemas.digests import HASH, NUM_LAST_BYTES, digest_of
-from tfshards.schemas.storage.opening import Limit
+from tfshards.schemas.storage.opening import Limit, size_of
 from tfshards.schemas.storage.reader import RemoteStatus, Status, in_flight
 
 Item = TypeVar("Item")
@@ -77,6 +78,14 @@ class Stored(ABC):
         """Return whether it is a folder or below it, also by links."""
         inside, real = self.real_name(), folder.real_name()
         return inside == real or inside.startswith(os.path.join(real, ""))
+
+    def open_unpacked(self, compression: str, buffering: int = -1) -> tuple[BinaryIO, int]:
+        """Open a file for reading uncompressed bytes, and return it with the most bytes that it can hold."""
+        file = self.open_regular(buffering)
+        num_bytes = size_of(file)
+        if compression == "none":
+            return file, num_bytes
+        return unpacked(file), num_bytes * MAX_RATIO
 
     def read_whole(self, limit: Limit) -> bytes:
         """Return the content of a regular file, or of an object by one request, which is within a limit."""
