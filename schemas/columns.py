@@ -302,6 +302,29 @@ def _little(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype if dtype.kind == "V" else dtype.newbyteorder("<")
 
 
+def raw_bytes(array: npt.NDArray[Any]) -> bytes:
+    """Return the bytes of the elements of an array, as a feature of kind ``raw`` holds them."""
+    plain = without_bfloat16(array)
+    return plain.astype(_little(plain.dtype), copy=False).tobytes()
+
+
+def without_bfloat16(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an array, or the bits of one of bfloat16, which neither files nor byte orders of NumPy know."""
+    return np.ascontiguousarray(array).view(np.uint16) if array.dtype.name == "bfloat16" else array
+
+
+def numbers_in(feature: Feature, data: bytes) -> npt.NDArray[Any]:
+    """Return the elements in the bytes of a feature of kind ``raw``, in one row; of bfloat16 as float32."""
+    if feature.dtype == "bfloat16":
+        return from_bits(np.frombuffer(data, "<u2"))
+    return np.frombuffer(data, _little(np.dtype(feature.dtype)))
+
+
+def from_bits(bits: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    """Return the values of bfloat16, which are the upper half of a float32."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
 def objects(values: Sequence[object]) -> npt.NDArray[Any]:
     """Return an array of objects, shape ``(n,)``."""
     # np.array() would make one array of arrays that have one shape

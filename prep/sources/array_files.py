@@ -25,6 +25,7 @@ import numpy.typing as npt
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.fetching import changed, unreadable
 from tfshards.schemas import Feature, InputError, TfshardsError
+from tfshards.schemas.columns import from_bits, raw_bytes, without_bfloat16
 from tfshards.schemas.compression import MAX_RATIO
 from tfshards.schemas.digests import HASH, digest_of
 from tfshards.schemas.index import IntArray
@@ -264,13 +265,9 @@ class _Copy:
             self.path.touch()
             self._write_header(self.path)
 
-    def _plain(self) -> AnyArray:
-        """Return the first chunk with a dtype that files have: NumPy lacks bfloat16."""
-        return self.first.view(np.uint16) if self.first.dtype.name == "bfloat16" else self.first
-
     def _write_header(self, path: Path) -> None:
         shape = (self.num_rows, *self.first.shape[1:])
-        header = {"descr": self._plain().dtype.str, "fortran_order": False, "shape": shape}
+        header = {"descr": without_bfloat16(self.first).dtype.str, "fortran_order": False, "shape": shape}
         with path.open("r+b") as file:
             # its length does not depend on the number of rows
             np.lib.format.write_array_header_1_0(file, header)
@@ -296,7 +293,7 @@ class _Copy:
     def opened(self, where: str) -> OpenArray:
         content, dtype = digest_of(self.digest), self.first.dtype.name
         if self.path is None:
-            return _described(self._plain(), "", "C", content, dtype)
+            return _described(without_bfloat16(self.first), "", "C", content, dtype)
         self._write_header(self.path)
         return _opened(self.path, where, content, dtype)
 
@@ -315,12 +312,11 @@ class MappedArrays:
         """Return the values of rows in files of arrays, as the encoder takes them."""
         rows = self._rows(files[0], numbers) if len(files) == 1 else self._joined_rows(files, numbers)
         if feature.is_raw:
-            data = rows.astype(rows.dtype.newbyteorder("<"), copy=False).tobytes()
+            data = raw_bytes(rows)
             step = feature.num_bytes
             return [data[row * step : (row + 1) * step] for row in range(len(rows))]
         if feature.dtype == "bfloat16":
-            # its bits are the upper half of a float32
-            rows = (rows.astype(np.uint32) << 16).view(np.float32)
+            rows = from_bits(rows)
         values: Sequence[Values] = (rows.reshape(len(rows), -1) if feature.shape else rows).tolist()
         return values
 

@@ -18,8 +18,15 @@ from tfshards.prep.records.example import Values
 from tfshards.prep.sources.features import kind_of
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.prep.sources.pictures import image_feature
-from tfshards.prep.sources.roles import check_undeclared, check_undeclared_boxes, features_of, resolve_roles
+from tfshards.prep.sources.roles import (
+    IMAGE_ROLES,
+    check_undeclared,
+    check_undeclared_boxes,
+    features_of,
+    resolve_roles,
+)
 from tfshards.schemas import Feature, InputError
+from tfshards.schemas.columns import raw_bytes
 from tfshards.schemas.coordinates import Coordinates
 from tfshards.schemas.errors import one_line
 from tfshards.schemas.json_reader import JsonRecord
@@ -106,7 +113,7 @@ def encode_element(
         if role == "label":
             features.append(_feature_of(feature_name, "label", "int64"))
             continue
-        if role in ("image", "mask"):
+        if role in IMAGE_ROLES:
             feature = image_feature(feature_name, images, role)
             stored: Values = _image_value(name, value)
         else:
@@ -262,9 +269,7 @@ def _stored_value(name: str, value: Any, role: str, first: Feature | None = None
     if texts is not None:
         return feature, texts if shape else texts[0]
     if feature.is_raw:
-        # NumPy knows no other byte order of bfloat16
-        data = np.ascontiguousarray(array).view(np.uint16) if dtype == "bfloat16" else array
-        return feature, data.astype(data.dtype.newbyteorder("<"), copy=False).tobytes()
+        return feature, raw_bytes(array)
     wide = array.astype(np.int64 if feature.wire == "int64" else np.float32, copy=False)
     return feature, wide.ravel().tolist() if shape else wide.item()
 

@@ -38,6 +38,8 @@ Role: TypeAlias = Literal[
     "xyv-normalized",
 ]
 ROLES = get_args(Role)
+# Those of columns of images, which are named like the kinds of their features.
+IMAGE_ROLES = ("image", "mask")
 # The roles that columns have by their exact names.
 USUAL = {"file_name": "image", "image": "image", "label": "label", "split": "split", "key": "key"}
 # The roles that only one column may have.
@@ -102,7 +104,7 @@ def resolve_roles(
         fields = [] if name in names else [each for each in names if each.startswith(f"{name}/")]
         if fields and role in ("drop", "value"):
             given |= dict.fromkeys(fields, role)
-        elif name in names or (is_template(name) and role in ("image", "mask")):
+        elif name in names or (is_template(name) and role in IMAGE_ROLES):
             given[name] = role
         elif fields:
             raise InputError(
@@ -172,7 +174,7 @@ def is_template(name: str) -> bool:
 
 def feature_name(column: str, role: str) -> str:
     """Return the name of the feature of a column; ``left_file_name`` has the paths of the images ``left``."""
-    if role not in ("image", "mask"):
+    if role not in IMAGE_ROLES:
         return column
     if is_template(column):
         return role

@@ -31,6 +31,7 @@ from tfshards.prep.sources.image_paths import ImageFiles
 from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.sources.labels import first_folders, groups_of
 from tfshards.prep.sources.roles import (
+    IMAGE_ROLES,
     check_undeclared,
     is_template,
     listed_columns,
@@ -41,7 +42,6 @@ from tfshards.prep.sources.spill import Spill
 from tfshards.schemas import Feature, InputError
 from tfshards.schemas.storage import LocalPath
 
-IMAGE_ROLES = ("image", "mask")
 # What a column of structs of images holds, for messages.
 _IMAGE_STRUCTS = [{"bytes": None, "path": None}]
 # What may follow a name in a template of paths.

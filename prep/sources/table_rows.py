@@ -32,6 +32,7 @@ from tfshards.prep.sources.kinds import Recorded, check_num_inputs
 from tfshards.prep.sources.labels import key_column, label_column, split_names
 from tfshards.prep.sources.pictures import ImageRules, check_mask_depth, image_feature
 from tfshards.prep.sources.roles import (
+    IMAGE_ROLES,
     Role,
     check_effect,
     check_roles,
@@ -42,7 +43,6 @@ from tfshards.prep.sources.roles import (
     resolve_roles,
 )
 from tfshards.prep.sources.row_columns import (
-    IMAGE_ROLES,
     STRING,
     Column,
     Content,

@@ -30,12 +30,12 @@ from tfshards.schemas import (
     keys,
     read_manifest,
 )
+from tfshards.schemas.columns import numbers_in
 from tfshards.schemas.companions import require_index
 from tfshards.schemas.errors import size
 from tfshards.schemas.example import Decoded
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.schema import UNCOMMON_DTYPES
 from tfshards.schemas.split import rows_by_shard
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.paths import local_path
@@ -232,7 +232,7 @@ def description(feature: Feature, schema: Schema, values: Decoded) -> str:
     elif classes:
         shown = [f"{label} ({name})" for label, name in zip(values, classes, strict=True)]
     else:
-        shown = values if feature.dtype == "bfloat16" else _elements(feature, values)
+        shown = _elements(feature, values)
         dims = f"{feature.dtype} [{', '.join('?' if dim is None else str(dim) for dim in feature.shape)}]: "
     some = ", ".join(map(str, shown[:_SHOWN_ELEMENTS])) or "none"
     return f"{dims}{some}" + f", … ({len(shown)} in all)" * (len(shown) > _SHOWN_ELEMENTS)
@@ -241,7 +241,7 @@ def description(feature: Feature, schema: Schema, values: Decoded) -> str:
 def _json_of(feature: Feature, schema: Schema, values: Decoded) -> Json:
     if feature.is_encoded:
         return {"image": _image_text(values), "num_bytes": len(_only_bytes(values))}
-    if feature.is_raw and feature.dtype in UNCOMMON_DTYPES:
+    if feature.is_raw and feature.dtype.startswith("complex"):
         return {"dtype": feature.dtype, "hex": _only_bytes(values).hex()}
     found = _elements(feature, values)
     if classes := _classes(feature, schema, values):
@@ -252,8 +252,7 @@ def _json_of(feature: Feature, schema: Schema, values: Decoded) -> Json:
 def _elements(feature: Feature, values: Decoded) -> list[Any]:
     """Return numbers, and byte strings as text."""
     if feature.is_raw:
-        array = np.frombuffer(_only_bytes(values), np.dtype(feature.dtype).newbyteorder("<"))
-        return cast("list[Any]", array.tolist())
+        return cast("list[Any]", numbers_in(feature, _only_bytes(values)).tolist())
     return [os.fsdecode(value) if isinstance(value, bytes) else value for value in values]
 
 
