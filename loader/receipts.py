@@ -23,8 +23,8 @@ from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.index import IntArray as Ints
 from tfshards.schemas.json_reader import Json, load_json
 from tfshards.schemas.keys import keys_at, occurrences
-from tfshards.schemas.storage.opening import OPTIONS
 from tfshards.schemas.storage.paths import local_path
+from tfshards.schemas.storage.stored import OPTIONS
 from tfshards.schemas.summary import escaped
 
 # Positions of an epoch that are searched together.

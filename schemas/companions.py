@@ -19,7 +19,7 @@ from tfshards.schemas.index import (
 from tfshards.schemas.manifest import OTHER_BYTES
 from tfshards.schemas.split import Shard
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.opening import LISTS, Limit
+from tfshards.schemas.storage.stored import LISTS, Limit
 
 T = TypeVar("T")
 

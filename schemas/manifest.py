@@ -39,7 +39,7 @@ from tfshards.schemas.names import (
 from tfshards.schemas.schema import Schema, repeated
 from tfshards.schemas.split import Shard, Split, Totals, digest_fault
 from tfshards.schemas.storage import AnyPath, any_path
-from tfshards.schemas.storage.opening import METADATA
+from tfshards.schemas.storage.stored import METADATA
 from tfshards.schemas.summary import (
     SHOWN_CLASSES,
     class_lines,

@@ -33,7 +33,7 @@ from tfshards.schemas.errors import size
 from tfshards.schemas.index import IntArray as Ints
 from tfshards.schemas.storage import AnyPath, LocalPath
 from tfshards.schemas.storage.locking import lock
-from tfshards.schemas.storage.opening import Limit
+from tfshards.schemas.storage.stored import Limit
 
 # Part of each path, so that an error that names a path shows that it is in a cache.
 FOLDER = "tfshards-cache"

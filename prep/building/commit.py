@@ -37,7 +37,7 @@ from tfshards.schemas.errors import counted
 from tfshards.schemas.manifest import OTHER_BYTES, parse_manifest
 from tfshards.schemas.names import MANIFEST_NAME
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.opening import METADATA
+from tfshards.schemas.storage.stored import METADATA
 
 
 def produce(job: Job, state: OutputState, *, overwrite: bool = False) -> Manifest:

@@ -27,7 +27,7 @@ from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import load_json
 from tfshards.schemas.names import REJECTS_NAME, REMOVED_NAME
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.opening import LISTS
+from tfshards.schemas.storage.stored import LISTS
 
 _DETAIL = "has the content of "
 

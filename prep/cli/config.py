@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from tfshards.prep.cli.derive import Append
 from tfshards.schemas import OptionsError
-from tfshards.schemas.storage.opening import OPTIONS
 from tfshards.schemas.storage.paths import local_path
+from tfshards.schemas.storage.stored import OPTIONS
 
 _MOST_DOTS = 1000
 _SHOWN = 100

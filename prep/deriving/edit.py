@@ -32,7 +32,7 @@ from tfshards.schemas.index import FRAME_OVERHEAD, IntArray
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.keys import find, occurrences
 from tfshards.schemas.storage import AnyPath, any_path
-from tfshards.schemas.storage.opening import LISTS
+from tfshards.schemas.storage.stored import LISTS
 
 _COLUMNS = ("key", "label")
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}

@@ -22,7 +22,7 @@ from tfshards.schemas.index import (
     RecordIndex,
 )
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.opening import read_gradually
+from tfshards.schemas.storage.stored import read_gradually
 
 _BUFFER_BYTES = 1 << 20
 

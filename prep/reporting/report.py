@@ -38,8 +38,8 @@ from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest import FORMAT_VERSION
 from tfshards.schemas.storage import AnyPath, LocalPath, any_path
-from tfshards.schemas.storage.opening import Limit
 from tfshards.schemas.storage.paths import local_path
+from tfshards.schemas.storage.stored import Limit
 from tfshards.schemas.summary import escaped, span
 
 T = TypeVar("T")

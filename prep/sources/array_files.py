@@ -30,8 +30,8 @@ from tfshards.schemas.compression import MAX_RATIO
 from tfshards.schemas.digests import HASH, digest_of
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.storage import AnyPath, LocalPath, any_path
-from tfshards.schemas.storage.opening import size_of
 from tfshards.schemas.storage.reader import stamp_of
+from tfshards.schemas.storage.stored import size_of
 
 _COPY_BYTES = 1 << 20
 # NumPy parses headers as Python literals. In Python 3.11 that fails at times with a SystemError if several

@@ -13,7 +13,7 @@ from tfshards.prep.sources.fetching import read_text
 from tfshards.schemas import InputError, OptionsError, read_manifest
 from tfshards.schemas.errors import listed
 from tfshards.schemas.storage import any_path
-from tfshards.schemas.storage.opening import METADATA
+from tfshards.schemas.storage.stored import METADATA
 
 # More distinct values than this are quantities or names rather than classes.
 MAX_CLASSES = 10_000

@@ -25,7 +25,7 @@ from tfshards.schemas import InputError
 from tfshards.schemas.errors import listed
 from tfshards.schemas.json_reader import load_json, shown
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.opening import read_most
+from tfshards.schemas.storage.local import read_most
 
 # Annotation files of a folder: those of the first form that it has are read.
 _FORMS = ("annotations/instances_*.json", "annotations/person_keypoints_*.json", "*/_annotations.coco.json")

@@ -7,9 +7,10 @@ import os
 
 from tfshards.schemas import InputError
 from tfshards.schemas.storage import AnyPath, any_path
-from tfshards.schemas.storage.opening import LISTS, Limit, read_most
+from tfshards.schemas.storage.local import read_most
 from tfshards.schemas.storage.paths import may_pass
 from tfshards.schemas.storage.reader import NUM_REQUESTS, stamp_of
+from tfshards.schemas.storage.stored import LISTS, Limit
 
 # Requests for files of examples that are ahead, so that no connection idles while results are used.
 FILES_AHEAD = 2 * NUM_REQUESTS

@@ -16,7 +16,7 @@ from tfshards.schemas import BuildError
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import RECORD_NAME
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.opening import LISTS
+from tfshards.schemas.storage.stored import LISTS
 
 _FORMAT = "tfshards build, version 1"
 _PREFIX = ".staged-"

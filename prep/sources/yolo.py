@@ -22,7 +22,7 @@ from tfshards.schemas.errors import counted, listed
 from tfshards.schemas.json_reader import shown
 from tfshards.schemas.schema import NORMALIZED
 from tfshards.schemas.storage import AnyPath, LocalPath
-from tfshards.schemas.storage.opening import OPTIONS
+from tfshards.schemas.storage.stored import OPTIONS
 
 # Files with one class name per line.
 _CLASS_FILES = ("classes.txt", "obj.names", "labels/classes.txt", "images/classes.txt")

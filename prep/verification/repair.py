@@ -20,7 +20,7 @@ from tfshards.schemas.example import ParsedExample
 from tfshards.schemas.index import labels_bytes
 from tfshards.schemas.names import MANIFEST_NAME, RECORD_NAME
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.opening import METADATA
+from tfshards.schemas.storage.stored import METADATA
 
 # Verbs that write the next generation of a dataset from the last one.
 _EDITS = ("append", "remove", "relabel")

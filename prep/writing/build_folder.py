@@ -35,8 +35,7 @@ from tfshards.schemas.json_reader import Json, load_json
 from tfshards.schemas.manifest import read_manifest_file
 from tfshards.schemas.names import FOLDER_PATTERN, MANIFEST_NAME, RECORD_NAME, WORK_NAME
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.opening import LISTS
-from tfshards.schemas.storage.stored import Sink
+from tfshards.schemas.storage.stored import LISTS, Sink
 
 _BUILD = re.compile(FOLDER_PATTERN)
 _REJECTS = "rejected.json"

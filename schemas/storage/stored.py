@@ -7,15 +7,15 @@ object appears when its upload ends.
 
 from __future__ import annotations
 
+import io
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import BinaryIO, ClassVar, Protocol, TypeVar
+from typing import BinaryIO, ClassVar, NamedTuple, Protocol, TypeVar
 
 from tfshards.schemas.compression import MAX_RATIO, unpacked
 from tfshards.schemas.digests import HASH, NUM_LAST_BYTES, digest_of
-from tfshards.schemas.storage.opening import Limit, size_of
 from tfshards.schemas.storage.reader import RemoteStatus, Status, in_flight
 
 Item = TypeVar("Item")
@@ -23,6 +23,28 @@ Result = TypeVar("Result")
 
 # Larger blocks no longer fit the caches of the cores, and are slower.
 _BLOCK = 1 << 20
+_PART_BYTES = 1 << 26
+
+
+class Limit(NamedTuple):
+    """The size up to which files of one kind, named with an article, are read into memory."""
+
+    kind: str
+    most_bytes: int
+
+    def check(self, num_bytes: int, path: object) -> None:
+        """Raise OSError if a file has more bytes."""
+        if num_bytes > self.most_bytes:
+            fault = f"has {num_bytes} bytes; {self.kind} has at most {self.most_bytes}"
+            raise OSError(None, fault, str(path))
+
+
+# The limits of docs/rules.md: of what grows with the numbers of shards, classes and options ...
+METADATA = Limit("a manifest or a file of metadata", 1 << 28)
+# The parser of YAML reads about 100 KB per second.
+OPTIONS = Limit("a file of options", 1 << 20)
+# ... and of what grows with the number of examples, or is of an unfinished build.
+LISTS = Limit("a list of examples", 1 << 32)
 
 
 class Sink(Protocol):
@@ -156,3 +178,23 @@ class Stored(ABC):
         """Return the size of each file of ``files_below``, by its path in the folder."""
         start = len(str(self / "x")) - 1
         return {str(path)[start:]: status.st_size for path, status in self.files_below()}
+
+
+def size_of(file: BinaryIO) -> int:
+    """Return the size of a file that was just opened."""
+    with suppress(io.UnsupportedOperation):
+        return os.fstat(file.fileno()).st_size
+    num_bytes = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    return num_bytes
+
+
+def read_gradually(file: BinaryIO, num_bytes: int) -> bytes:
+    """Return the next bytes of a file, or all that are left, in memory that grows with what is read."""
+    if num_bytes <= _PART_BYTES:
+        return file.read(num_bytes)
+    found = io.BytesIO()
+    while part := file.read(min(num_bytes - found.tell(), _PART_BYTES)):
+        found.write(part)
+    # no copy
+    return found.getvalue()

@@ -22,8 +22,8 @@ from tfshards.prep.records.frames import RecordError, frame, read_parts
 from tfshards.schemas import read_manifest
 from tfshards.schemas.companions import read_index
 from tfshards.schemas.index import RecordIndex
-from tfshards.schemas.storage import any_path, opening
-from tfshards.schemas.storage.opening import METADATA
+from tfshards.schemas.storage import any_path, local
+from tfshards.schemas.storage.stored import METADATA
 
 HOLE, RECORD, MEMORY = 5_000_000_000, 3_000_000_000, 1_500_000_000
 IRREGULAR = "is not a regular file"
@@ -248,6 +248,6 @@ def test_a_file_that_is_replaced_before_it_is_opened_is_refused(kind, tmp_path, 
         with pytest.raises(OSError, match=IRREGULAR):
             read(any_path(tmp_path / "x"))
         with monkeypatch.context() as patch:
-            patch.setattr(opening.os, "stat", lambda _: regular)
+            patch.setattr(local.os, "stat", lambda _: regular)
             with pytest.raises(OSError, match=IRREGULAR):
                 read(any_path(tmp_path / "x"))

@@ -16,7 +16,7 @@ from tests.tables import mostly_nightly
 from tfshards import schemas
 from tfshards.prep.building.commit import check_readable
 from tfshards.schemas import Feature, FormatError, InputError, Manifest, Schema, Split, Totals, read_manifest
-from tfshards.schemas.storage.opening import METADATA
+from tfshards.schemas.storage.stored import METADATA
 
 GOLDEN = Path(__file__).parent / "golden" / "dataset.json"
 

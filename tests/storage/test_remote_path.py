@@ -8,7 +8,7 @@ import pytest
 from tests.errors import raises
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.storage import ChangedError, RemotePath, any_path
-from tfshards.schemas.storage.opening import Limit
+from tfshards.schemas.storage.stored import Limit
 
 from .conftest import each_store
 
