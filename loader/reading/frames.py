@@ -97,8 +97,8 @@ class Frames:
         self.shards: Sequence[Shard] = shards
         self.paths: Sequence[AnyPath] = paths
         # of each shard; and whether all are on this machine
-        self.is_remote: npt.NDArray[np.bool_] = np.array([path.is_far for path in paths], bool)
-        self.is_local: bool = not self.is_remote.any()
+        self.is_far: npt.NDArray[np.bool_] = np.array([path.is_far for path in paths], bool)
+        self.is_local: bool = not self.is_far.any()
         self.sizes: Ints = np.array([shard.num_examples for shard in shards], np.int64)
         self.ends: Ints = np.cumsum(self.sizes)
         self._is_checked, self._versions, self._is_whole = is_checked, versions, is_whole
@@ -119,7 +119,7 @@ class Frames:
     def read_from(self, paths: Sequence[AnyPath]) -> Frames:
         """Return the same frames, read from other files of this machine."""
         other = copy(self)
-        other.paths, other.is_local, other.is_remote = paths, True, np.zeros(len(paths), np.bool_)
+        other.paths, other.is_local, other.is_far = paths, True, np.zeros(len(paths), np.bool_)
         other._files, other._lock = OrderedDict(), threading.Lock()
         other._is_true = np.zeros(len(self), np.bool_)
         return other
@@ -285,9 +285,9 @@ class Frames:
         Raises:
             FormatError: a file is missing, cut or changed.
         """
-        is_remote = bool(self.is_remote[place.shards].any())
+        is_far = bool(self.is_far[place.shards].any())
         if gap is None:
-            gap = _REMOTE_GAP if is_remote else _LOCAL_GAP
+            gap = _REMOTE_GAP if is_far else _LOCAL_GAP
         pieces, starts = pieces_of(*place, gap)
         ends = np.cumsum(pieces.lengths)
         data = make(int(ends[-1]) if len(ends) else 0)
@@ -296,14 +296,14 @@ class Frames:
         parts = [view[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
         places = pieces.shards.tolist(), pieces.offsets.tolist()
         # in a bucket many at the same time
-        each = _requests(os.getpid()).map if is_remote else map
+        each = _requests(os.getpid()).map if is_far else map
         deque(each(self._read_into, parts, *places), maxlen=0)
         return data, starts
 
     def _read_into(self, part: memoryview, shard: int, offset: int) -> None:
         """Fill ``part`` with the bytes of a shard from an offset on; FormatError if it has none."""
         try:
-            if self.is_remote[shard]:
+            if self.is_far[shard]:
                 version = self._versions[shard] if self._versions else None
                 part[:] = self.paths[shard].view_range(offset, offset + len(part), version)
                 return

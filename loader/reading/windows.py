@@ -48,7 +48,7 @@ class Windows:
         flat = numbers.reshape(-1)
         rows = np.flatnonzero(flat >= 0)
         place = self._frames.places(flat[rows])
-        is_far = self._frames.is_remote[place.shards] if self._cache is None else ~self._cache.has(flat[rows])
+        is_far = self._frames.is_far[place.shards] if self._cache is None else ~self._cache.has(flat[rows])
         rows, place = rows[is_far], Place(*(each[is_far] for each in place))
         window, starts = self._fetched(place)
         is_read = starts >= 0
