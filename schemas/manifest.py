@@ -269,7 +269,7 @@ def read_manifest(dataset: str | os.PathLike[str] | AnyPath) -> Manifest:
         [problem] = error.problems
         remedy = f"'tfshards generations {root}' lists what 'tfshards restore' can put in its place"
         raise FormatError(error.subject, [replace(problem, message=f"{problem.message}; {remedy}")]) from None
-    path = root.absolute()
+    path = root.normalized()
     if manifest.folder and manifest.folder == path.name:
         # the copy in the folder of a build, whose paths are those of the dataset
         raise InputError(f"{root} is the folder of a build in a dataset; name the dataset: {path.parent}")

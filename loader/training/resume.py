@@ -72,7 +72,7 @@ class Resume:
             InputError: ``folder`` has saved files, but none that can be read.
             OptionsError: ``every`` is less than 1.
         """
-        self._folder = any_path(folder, "folder").absolute()
+        self._folder = any_path(folder, "folder").normalized()
         if every is not None:
             check_least("every", every, 1)
         self._every, self._batches, self._since = every, 0, 0

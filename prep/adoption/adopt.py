@@ -94,7 +94,7 @@ def adopt(
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
         raise InputError(f"{folder} {what}; name a folder of TFRecord files")
-    named = name or folder.absolute().name
+    named = name or folder.normalized().name
     if reason := name_fault(named):
         raise InputError(f"the name of the folder {reason}; give another with name=")
     with folder.locked() as note:

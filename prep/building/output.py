@@ -40,7 +40,7 @@ def output_folder(dataset: str | os.PathLike[str] | AnyPath, *inputs: AnyPath | 
 
 def dataset_name(folder: AnyPath, options: Options) -> str:
     """Return the dataset's name: ``options.name``, or the last part of the output's path."""
-    name = options.name or folder.absolute().name
+    name = options.name or folder.normalized().name
     if fault := name_fault(name):
         raise OptionsError(f"the output's name {fault}; give another with name=")
     return name

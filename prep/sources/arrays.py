@@ -114,7 +114,7 @@ class Arrays(NamedClasses):
         """Return a source with the roles of a build from the arguments that name its arrays."""
         return cls([*inputs], recorded.options["columns"])
 
-    def stage(self, folder: LocalPath | None, *, group_by: str | None = None) -> StagedReader:
+    def stage(self, folder: Path | None, *, group_by: str | None = None) -> StagedReader:
         """Return a reader of the arrays; those that are not in local .npy files are copied into ``folder``.
 
         Raises:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
@@ -15,7 +16,7 @@ from tfshards.prep.sources.keys import find_key, to_bytes, to_text
 from tfshards.schemas import Schema
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.storage import AnyPath, LocalPath
+from tfshards.schemas.storage import AnyPath
 
 
 class Row(NamedTuple):
@@ -165,7 +166,7 @@ class Reader(Protocol):
 class Source(Protocol):
     """An input as a user describes it."""
 
-    def stage(self, folder: LocalPath | None, *, group_by: str | None = None) -> Reader:
+    def stage(self, folder: Path | None, *, group_by: str | None = None) -> Reader:
         """Return a reader, after copying into ``folder`` what workers cannot read in place.
 
         Args:

@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, ClassVar, TypeAlias, cast
 
 import pyarrow as pa
@@ -103,7 +103,7 @@ class Examples(NamedClasses):
         if template := next(filter(is_template, self.roles), None):
             raise OptionsError(f"roles: {template!r} is a template of paths, which only tables have")
 
-    def stage(self, folder: LocalPath | None, *, group_by: str | None = None) -> StagedReader:
+    def stage(self, folder: Path | None, *, group_by: str | None = None) -> StagedReader:
         """Return a reader of the examples, after reading them into ``folder``.
 
         Args:
@@ -114,7 +114,8 @@ class Examples(NamedClasses):
             InputError: there are no examples, they differ in their names, dtypes or shapes, a value cannot be
                 stored, or a key is repeated.
         """
-        bundle = Bundle(self, folder)
+        local = None if folder is None else LocalPath(folder)
+        bundle = Bundle(self, local)
         with Meter("reading examples", _length_of(self.examples), "examples") as meter:
             table = described(_descriptions(bundle, self.examples, meter))
         bundle.close()
@@ -128,7 +129,7 @@ class Examples(NamedClasses):
             self,
             bundle.form,
             table,
-            folder,
+            local,
             group_by=group_by,
             warnings=[f"the split {each!r} has no examples; it is left out" for each in sorted(left)],
             is_numbered=bundle.is_numbered,

@@ -6,6 +6,7 @@ import os
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -39,7 +40,7 @@ from tfshards.prep.sources.tree import FolderFiles, RemoteTree, Tree, tree_of
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
 from tfshards.schemas.errors import check_instance, check_path, counted
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.storage import AnyPath, LocalPath, any_path, in_flight
+from tfshards.schemas.storage import AnyPath, any_path, in_flight
 
 # Options that manifests record if they do not have their default values.
 _RECORDED = ("follow_links", "split_folders", "include", "exclude", "mask_dir", "mask_name", "split_list")
@@ -144,7 +145,7 @@ class ImageFolder:
         """Return the source with these class names, unless it has its own; some may have no folder."""
         return self if self.class_names is not None else replace(self, class_names=names, _may_lack=True)
 
-    def stage(self, folder: LocalPath | None, *, group_by: str | None = None) -> Reader:
+    def stage(self, folder: Path | None, *, group_by: str | None = None) -> Reader:
         """Return a reader of the images, which are listed by their names, sizes and modification times.
 
         Examples are grouped by ``folder``, or by what the one group of a regular expression matches in keys.
@@ -334,7 +335,7 @@ def _stage_pairs(
     root: bytes,
     listing: Listing,
     masks: FolderFiles,
-    folder: LocalPath | None,
+    folder: Path | None,
 ) -> Reader:
     """Return a reader of images with their masks, which it finds in a table."""
     # needs Arrow, which images without masks do not

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from string import Formatter
 from typing import Any, NamedTuple
 
@@ -40,7 +41,6 @@ from tfshards.prep.sources.roles import (
 )
 from tfshards.prep.sources.spill import Spill
 from tfshards.schemas import Feature, InputError
-from tfshards.schemas.storage import LocalPath
 
 # What a column of structs of images holds, for messages.
 _IMAGE_STRUCTS = [{"bytes": None, "path": None}]
@@ -159,7 +159,7 @@ def _invalid(template: str, why: str) -> InputError:
 
 
 def read_once(
-    read: TableRows, columns: Sequence[Column], needed: Collection[str | None], folder: LocalPath | None
+    read: TableRows, columns: Sequence[Column], needed: Collection[str | None], folder: Path | None
 ) -> Content:
     """Read the rows: encoded images are written, and all else that is stored or ``needed`` is in memory.
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain, groupby
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +24,7 @@ from tfshards.prep.sources.staging_folder import is_staged, staging_gone
 from tfshards.schemas import Feature, InputError, Schema
 from tfshards.schemas.example import Decoded, decode_example
 from tfshards.schemas.frames import masked_crc32c
-from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.stored import Sink
 
 _NAME_BYTES = 8
@@ -38,7 +39,9 @@ SIZE = "size/"
 class Spill:
     """A new file of values of rows."""
 
-    def __init__(self, folder: AnyPath | None, features: Sequence[Feature], header: bytes = b"") -> None:
+    def __init__(
+        self, folder: Path | AnyPath | None, features: Sequence[Feature], header: bytes = b""
+    ) -> None:
         """Create the file in a folder; without one, rows are only described.
 
         Args:
@@ -46,10 +49,11 @@ class Spill:
             features: features that have values in it.
             header: what ``header_of`` returns.
         """
-        self._folder = folder
+        self._folder = None if folder is None else any_path(folder)
         self._encode = example_encoder(Schema(tuple(features))) if features else lambda _: ()
         self._name = secrets.token_bytes(_NAME_BYTES)
-        self._sink: Sink | None = None if folder is None else _path(folder, self._name).new_file(folder)
+        made = self._folder
+        self._sink: Sink | None = None if made is None else _path(made, self._name).new_file(made)
         self._num_bytes = 0
         self._write(header)
 

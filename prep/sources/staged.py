@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -44,7 +45,7 @@ from tfshards.prep.sources.staged_reader import (
 from tfshards.schemas import Feature, Schema
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage import AnyPath, any_path
 
 if TYPE_CHECKING:
     from tfshards.prep.sources.pictures import ImageRules
@@ -103,11 +104,12 @@ class Rows:
     is_numbered: bool = False
 
 
-def stage(rows: Rows, folder: AnyPath | None, *, is_written: bool = False) -> StagedReader:
+def stage(rows: Rows, folder: Path | AnyPath | None, *, is_written: bool = False) -> StagedReader:
     """Return a reader of rows, after writing ``rows.arrow`` into a local folder, unless it is written.
 
     Without a folder, the reader only lists the rows.
     """
+    folder = None if folder is None else any_path(folder)
     keys, warnings = (rows.keys, []) if rows.keys is not None else _keys_of_images(rows)
     table = _table(rows, keys)
     if keys is not None:

@@ -185,11 +185,11 @@ def _columns_of_names(
     several files, or of their folders, may be those of splits.
     """
     # the current folder may be NAME=VALUE, too
-    folder = folder.absolute()
+    folder = folder.normalized()
     while "=" in folder.name:
         folder = folder.parent
     above = len(PurePosixPath(str(folder)).parts)
-    folders = [PurePosixPath(str(path.absolute())).parts[above:-1] for path in paths]
+    folders = [PurePosixPath(str(path.normalized())).parts[above:-1] for path in paths]
     pairs = [dict(part.split("=", 1) for part in each if "=" in part) for each in folders]
     for path, each in zip(paths, pairs, strict=True):
         if {*each} != {*pairs[0]}:
@@ -338,7 +338,7 @@ def _parquet(path: AnyPath) -> Iterator[pa.parquet.ParquetFile]:
     """Yield an open Parquet file, of which no more than a part of a row group is in memory."""
     try:
         # a copy of an object, of which Arrow would ask for many small parts
-        with path.local_copy() as local, open(local, "rb") as file:
+        with path.local_copy() as local, local.open_regular() as file:
             yield pa.parquet.ParquetFile(file, buffer_size=_COPY_BYTES, pre_buffer=False)
     except OSError as error:
         raise unreadable(path, error) from None

@@ -7,6 +7,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -58,7 +59,7 @@ from tfshards.prep.sources.staged_reader import StagedReader
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import check_instance
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.storage import AnyPath, LocalPath, any_path
+from tfshards.schemas.storage import AnyPath, any_path
 
 # Roles of columns that are no features.
 _NOT_STORED = ("split", "key", "drop")
@@ -145,7 +146,7 @@ class RowSource(NamedClasses, ABC):
     def rows(self, root: AnyPath | None, needed: Collection[str | None]) -> TableRows:
         """Return the rows; ``needed`` names columns that are used, even if they are not stored."""
 
-    def stage(self, folder: LocalPath | None, *, group_by: str | None = None) -> StagedReader:
+    def stage(self, folder: Path | None, *, group_by: str | None = None) -> StagedReader:
         """Return a reader of the rows; they are copied into ``folder``, but not files of images.
 
         Raises:

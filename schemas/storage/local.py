@@ -35,8 +35,8 @@ class LocalPath(PosixPath, Stored):
 
     # Names
 
-    def absolute(self) -> LocalPath:
-        """Return the path with the names of all folders above it, without following links."""
+    def normalized(self) -> LocalPath:
+        """Return the absolute path without ``.`` and ``..``, and without following links."""
         return LocalPath(os.path.abspath(self))
 
     def real_name(self) -> str:
@@ -84,7 +84,7 @@ class LocalPath(PosixPath, Stored):
                 yield read_gradually(file, end - start)
 
     @contextmanager
-    def local_copy(self) -> Iterator[Path]:
+    def local_copy(self) -> Iterator[LocalPath]:
         """Yield the file itself, or of an object a copy on this machine, which is removed after the block.
 
         What was mapped or opened by then stays readable.
@@ -136,8 +136,9 @@ class LocalPath(PosixPath, Stored):
 
     def require_space(self, num_bytes: int, what: str) -> None:
         """Raise InputError if fewer than ``num_bytes`` can be written to a folder; a store has no limit."""
-        disk = os.statvfs(self)
-        free = disk.f_bavail * disk.f_frsize
+        import shutil
+
+        free = shutil.disk_usage(self).free
         if num_bytes > free:
             raise InputError(
                 f"{self}: {what} needs about {size(num_bytes)}, but only {size(free)} is free; free some "

@@ -15,6 +15,7 @@ from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from tfshards.schemas.storage.local import LocalPath
 from tfshards.schemas.storage.reader import RemoteReader, RemoteStatus, in_flight, status_of
 from tfshards.schemas.storage.stored import Sink, Stored
 from tfshards.schemas.storage.stores import (
@@ -109,7 +110,7 @@ class RemotePath(Stored):
     def absolute(self) -> RemotePath:
         return self
 
-    resolve = absolute
+    normalized = resolve = absolute
 
     def real_name(self) -> str:
         return str(self)
@@ -223,13 +224,10 @@ class RemotePath(Stored):
             is_small = most_bytes is None or status.st_size <= most_bytes
             return status, bytes(found.bytes()) if is_small else None
 
-    def open(self) -> io.BufferedReader:
+    def open_regular(self, buffering: int = -1) -> BinaryIO:
         """Open the object, in its present version, for reading; a sequential read fetches ahead."""
         status = self.stat()
         return io.BufferedReader(RemoteReader(status, partial(self.view_range, version=status.e_tag or None)))
-
-    def open_regular(self, buffering: int = -1) -> BinaryIO:
-        return self.open()
 
     def view_range(self, start: int, end: int, version: str | None = None) -> memoryview:
         options: GetOptions = {"range": (start, end)}
@@ -247,15 +245,15 @@ class RemotePath(Stored):
         return in_flight(lambda each: self.read_range(*each), ranges, _RANGES_AHEAD)
 
     @contextmanager
-    def local_copy(self) -> Iterator[Path]:
+    def local_copy(self) -> Iterator[LocalPath]:
         import shutil
         import tempfile
 
         with tempfile.NamedTemporaryFile(prefix="tfshards-", suffix=f"-{self.name}") as copy:
-            with self.open() as source:
+            with self.open_regular() as source:
                 shutil.copyfileobj(source, copy, _COPY_BYTES)
             copy.flush()
-            yield Path(copy.name)
+            yield LocalPath(copy.name)
 
     def write_bytes(self, data: bytes) -> int:
         """Write an object, or replace it; no reader sees a part of it."""

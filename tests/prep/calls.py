@@ -17,6 +17,7 @@ from tfshards.prep.engines.table import Work, find_run
 from tfshards.prep.progress.lines import Amount
 from tfshards.prep.progress.threads import check_working, limited_jobs
 from tfshards.schemas import InputError, TfshardsError
+from tfshards.schemas.storage import LocalPath
 
 NUM_ITEMS = 60
 # of all items, so that helpers pay off
@@ -74,8 +75,8 @@ def work_of(
         items=items,
         label="calls",
         size=_LARGE,
-        folder=folder,
-        sources=tuple(sources),
+        folder=LocalPath(folder),
+        sources=tuple(map(LocalPath, sources)),
         measure=lambda: len(list(folder.glob("[0-9]*"))),
     )
 

@@ -14,6 +14,7 @@ from tests.pictures import image_file
 from tfshards.prep.records.frames import read_in_order
 from tfshards.schemas import read_manifest
 from tfshards.schemas.example import decode_example
+from tfshards.schemas.storage import any_path
 
 # Hugging Face's type of images
 IMAGES = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -52,7 +53,7 @@ def examples(out: Path, split: str | None = None) -> dict[str, dict[str, list[ob
     found = [
         decode_example(each.require_data(out))
         for shard in shards
-        for each in read_in_order(out / shard.path, "none")
+        for each in read_in_order(any_path(out) / shard.path, "none")
     ]
     by_key = {os.fsdecode(values["key"][0]): values for values in found}
     assert len(by_key) == len(found)

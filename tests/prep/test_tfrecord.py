@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.format_reader import masked_crc
 from tfshards.prep.records.frames import RecordError, frame, read_in_order
 from tfshards.schemas import InputError
+from tfshards.schemas.storage import any_path
 
 
 def framed(*records: bytes) -> bytes:
@@ -19,7 +20,7 @@ def framed(*records: bytes) -> bytes:
 
 
 def read(path, compression: str = "none") -> list[bytes]:
-    return [each.require_data(path) for each in read_in_order(path, compression)]
+    return [each.require_data(path) for each in read_in_order(any_path(path), compression)]
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +93,7 @@ def test_a_length_that_the_file_does_not_have_takes_no_memory(compression, data,
 def test_a_file_truncated_while_it_is_read_is_detected(tmp_path):
     path = tmp_path / "shard"
     path.write_bytes(framed(b"first", bytes(4 << 20)))
-    records = read_in_order(path, "none")
+    records = read_in_order(any_path(path), "none")
     assert next(records).data == b"first"
     os.truncate(path, 2 << 20)
     with pytest.raises(RecordError, match="record 1 at byte 21: "):
