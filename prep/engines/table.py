@@ -8,15 +8,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, cast
 
 from tfshards.prep.progress.lines import Amount, Meter
 from tfshards.prep.progress.threads import STOPPED, num_writers
-from tfshards.schemas import OptionsError, TfshardsError
+from tfshards.schemas import TfshardsError
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.any_path import in_store
-
-EngineName: TypeAlias = Literal["local", "beam"]
 
 # for the end of threads after Ctrl-C, of which one may wait for a job that continues elsewhere
 _END_SECONDS = 3
@@ -50,32 +48,18 @@ class Work:
     measure: Callable[[], int]
 
 
-def find_run(name: EngineName | None, arguments: Sequence[str]) -> Callable[[Work], None]:
-    """Return the function of an engine that does work with these arguments, and raises the first failure.
-
-    It is by default Apache Beam if there are arguments, which are pipeline options, or else the local one.
+def find_run(beam_args: Sequence[str]) -> Callable[[Work], None]:
+    """Return the function that does work, and raises the first failure: Apache Beam's if there are options.
 
     Raises:
-        OptionsError: no engine has this name, or it does not accept the arguments.
+        OptionsError: Beam does not accept the options.
     """
-    if name not in (None, "local", "beam"):
-        raise OptionsError(f"engine={name!r} must be 'local' or 'beam'")
     # imported when it is first used, since Beam takes a second
-    if is_distributed(name, arguments):
-        found = import_module("tfshards.prep.engines.beam").find_run(arguments)
-    elif arguments:
-        raise OptionsError(
-            f"engine='local' has no pipeline options: give engine='beam' beam_args={list(arguments)!r}, or "
-            "leave them out"
-        )
+    if beam_args:
+        found = import_module("tfshards.prep.engines.beam").find_run(beam_args)
     else:
         found = import_module("tfshards.prep.engines.local").run
     return cast("Callable[[Work], None]", found)
-
-
-def is_distributed(name: EngineName | None, arguments: Sequence[str]) -> bool:
-    """Return whether the workers of an engine may be on other machines."""
-    return (name or ("beam" if arguments else "local")) != "local"
 
 
 def run_on_threads(work: Work, num_threads: int | None = None) -> None:
