@@ -11,10 +11,9 @@ import pickle
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
@@ -44,26 +43,25 @@ def find_run(arguments: Sequence[str]) -> Callable[[Work], None]:
     options = options_of(arguments)
 
     def check(parser: argparse.ArgumentParser) -> None:
-        """Check the arguments with the parser that has the options of Beam."""
-
-        def fail(message: str) -> None:
-            # by itself, the parser prints all options, and ends the program
-            raise OptionsError(f"Apache Beam: {message}")
-
-        parser.error = fail  # type: ignore[method-assign, assignment]
+        # by itself, the parser prints all options, and ends the program
+        parser.error = _fail  # type: ignore[method-assign]
         known, unknown = parser.parse_known_args(arguments)
         for word in unknown:
             close = get_close_matches(word.partition("=")[0], [f"--{name}" for name in vars(known)], n=1)
-            text = f"Apache Beam does not know the option {word}{f'; was {close[0]} meant?' if close else ''}"
+            text = f"does not know the option {word}{f'; was {close[0]} meant?' if close else ''}"
             if _is_local(options):
-                raise OptionsError(text)
+                _fail(text)
             # others are values of such options
             if word.startswith("-"):
-                report_warning(text)
+                report_warning(f"Apache Beam {text}")
 
     options.get_all_options(add_extra_args_fn=check, retain_unknown_options=True)
     check_runner(options)
     return partial(run, options=options)
+
+
+def _fail(message: object) -> NoReturn:
+    raise OptionsError(f"Apache Beam: {message}") from None
 
 
 def check_runner(options: PipelineOptions) -> None:
@@ -75,7 +73,7 @@ def check_runner(options: PipelineOptions) -> None:
     try:
         pipeline = beam.Pipeline(options=options)
     except (ValueError, ImportError, AttributeError) as error:
-        raise OptionsError(f"Apache Beam: {error}") from None
+        _fail(error)
     shutil.rmtree(pipeline.local_tempdir)
 
 
@@ -99,7 +97,7 @@ def run(work: Work, options: PipelineOptions) -> None:
         BuildError: a call failed, with the text and code of its error, or Beam ended the pipeline.
     """
 
-    def run_pipeline(options: PipelineOptions) -> None:
+    def run_pipeline(_: object) -> None:
         try:
             pipeline_of(work, paths, options).run().wait_until_finish()
         except Exception as failure:
@@ -109,7 +107,7 @@ def run(work: Work, options: PipelineOptions) -> None:
 
     with needed_paths(work) as paths:
         # in a thread, so that Ctrl-C reaches the main thread, which shows the progress, and not Beam
-        share(replace(work, items=[options]), [run_pipeline])
+        share([None], [run_pipeline], work.folder, work.follow)
 
 
 _ENDED = (
