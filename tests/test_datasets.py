@@ -12,7 +12,7 @@ from tests.conformance.runner import compare_records
 from tests.pages import ROOT, Runner, sections_of
 from tests.surface import command as cli
 from tfshards.command import VERBS
-from tfshards.prep import build, verify
+from tfshards.prep import verify
 from tfshards.schemas import read_manifest
 
 SECTIONS = sections_of(ROOT / "docs" / "datasets.md")[:-1]
@@ -20,9 +20,8 @@ SECTIONS = sections_of(ROOT / "docs" / "datasets.md")[:-1]
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """Run a command in an empty folder without Beam, and return its exit status."""
+    """Run a command in an empty folder, and return its exit status."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(build.__kwdefaults__, "engine", "local")
     return lambda words: cli.main([*words, "--quiet"], VERBS)
 
 

@@ -40,7 +40,7 @@ for options in ({}, {"shuffle": loader.Shuffle(seed=1)}, {"cache": "disk:cache, 
         """
 import numpy as np
 from tfshards import prep
-made = prep.build(prep.Arrays({"x": np.arange(20)}), "other", shards=3, engine="local")
+made = prep.build(prep.Arrays({"x": np.arange(20)}), "other", shards=3)
 assert prep.verify("other", deep=True)
 """,
     ],

@@ -18,9 +18,9 @@ from tfshards.prep.adoption.features import Features, infer
 from tfshards.prep.adoption.files import ChosenFiles, choose_files
 from tfshards.prep.building.commit import build_overtaken, check_readable, commit
 from tfshards.prep.building.state import OutputState, difference, inspect_output
+from tfshards.prep.engines.table import Tick, in_threads
 from tfshards.prep.planning.plan import label_counts
 from tfshards.prep.progress.lines import Meter, report_warning
-from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.prep.records.frames import Frame, RecordError
 from tfshards.prep.records.shard_file import Records, scan
 from tfshards.prep.sources.classes import ClassNames, given_class_names

@@ -22,7 +22,7 @@ from tfshards.prep.building.rejects import (
 )
 from tfshards.prep.building.state import Wanted, check_usable, inspect_output, outlook
 from tfshards.prep.building.write import Draft, Job, finished_shards, unfinished
-from tfshards.prep.engines.table import EngineName, find_run, is_distributed
+from tfshards.prep.engines.table import find_run
 from tfshards.prep.imaging.options import recorded_images
 from tfshards.prep.planning.make_plan import check_types, make_plan
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
@@ -47,7 +47,6 @@ def build(
     seed: int = 0,
     overwrite: bool = False,
     options: Options | None = None,
-    engine: EngineName | None = None,
     checksum: bool = False,
     beam_args: Sequence[str] = (),
 ) -> Manifest:
@@ -67,9 +66,8 @@ def build(
         options: all other options.
         checksum: do not trust modification times: write all shards again, also those of an interrupted build,
             and compare them with the dataset.
-        engine: engine that writes the shards: "local", all cores of this machine, or "beam", Apache Beam. By
-            default Beam if pipeline options are given, and local otherwise.
-        beam_args: Apache Beam's pipeline options, such as ``["--runner=FlinkRunner"]``.
+        beam_args: Apache Beam's pipeline options, such as ``["--runner=FlinkRunner"]``; without any, all
+            cores of this machine write the shards.
 
     Returns:
         The manifest.
@@ -83,12 +81,11 @@ def build(
     options = Options() if options is None else options
     check_types(source, seed, options)
     counts = ShardCounts.of(shards, options.shard_size)
-    run = find_run(engine, beam_args)
-    on_workers = is_distributed(engine, beam_args)
+    run = find_run(beam_args)
     folder = output_folder(dataset, source.location())
     with (
         claimed(folder) as state,
-        staged(source, folder, options.group_by, on_workers=on_workers) as reader,
+        staged(source, folder, options.group_by, on_workers=bool(beam_args)) as reader,
     ):
         plan = make_plan(reader, dataset_name(folder, options), counts, seed, options)
         report_warning(*plan.warnings)

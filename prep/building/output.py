@@ -139,7 +139,7 @@ def _uploaded(reader: Reader, local: Path, area: AnyPath) -> Reader:
     if not isinstance(reader, StagedReader):
         raise InputError(
             f"workers on other machines cannot read the copies of this source in {local}; build into a "
-            "folder that all of them mount, or with engine='local'"
+            "folder that all of them mount, or without beam_args"
         )
     files = {path.name: path for path in local.iterdir()} | dict(reader.in_place())
     for name, path in sorted(files.items()):

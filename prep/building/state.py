@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import NamedTuple
 
 from tfshards.prep.building.made import made_of
+from tfshards.prep.engines.table import Tick, in_threads
 from tfshards.prep.imaging.options import VERSIONS
 from tfshards.prep.progress.lines import Meter
-from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.prep.records.dataset_files import digest_problems, file_problems
 from tfshards.prep.sources.staging_folder import staged_folders
 from tfshards.prep.writing.build_folder import BuildFolder, build_folders, foreign

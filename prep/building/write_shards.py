@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import secrets
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from tfshards.prep.building.build import SourceBuild
 from tfshards.prep.building.commit import build_overtaken, conclude, prepare
 from tfshards.prep.building.output import claimed, dataset_name, output_folder
 from tfshards.prep.building.rejects import read_rejects
 from tfshards.prep.building.state import OutputState, check_usable, inspect_output, plan_of
-from tfshards.prep.engines.transform import Collection, Transform, run_steps
+from tfshards.prep.engines.transform import Assigned, Collection, Transform, count, run_steps
 from tfshards.prep.imaging.coordinates import Outside, Reference
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.planning.make_plan import check_option_types, make_plan
@@ -131,10 +132,6 @@ class WriteShards(Transform):  # type: ignore[misc]
         return replace(self._first, run_id=secrets.token_hex(4))
 
 
-# A shard to write.
-_Task: TypeAlias = tuple[ShardTask, ShardId]
-
-
 @dataclass(frozen=True)
 class WriteSteps:
     """The steps of one run on its workers, each of which may be repeated.
@@ -162,9 +159,9 @@ class WriteSteps:
         """Return a bundle, whose values are stored in the folder of this run."""
         return Bundle(self.elements, self._staging, has_others=True)
 
-    def plan(self, descriptions: Iterable[Description]) -> tuple[str, list[_Task]]:
-        """Plan the build; return it and the shards to write, none if the dataset is up to date."""
-        table = described(descriptions)
+    def plan(self, group: tuple[bytes, Iterable[Description | None]]) -> Iterator[Assigned]:
+        """Plan the build; yield the shards to write, none if the dataset is up to date."""
+        table = described(each for each in group[1] if each is not None)
         if not table.num_rows:
             raise InputError(
                 f"{self.folder}: the PCollection has no elements, so there is nothing to write; check the "
@@ -178,39 +175,52 @@ class WriteSteps:
             target = prepare(job, state, overwrite=self.overwrite)
             if isinstance(target, Manifest):
                 self._remove_staging()
-                return f"{target.folder} {target.folder}", []
-            task = job.task(target)
-            return f"{target.name} {state.current}", [(task, shard) for shard in job.begin(target)]
+                yield f"{target.folder} {target.folder}", None
+                return
+            missing, task = job.begin(target), job.task(target)
+        yield from _assigned(f"{target.name} {state.current}", task, missing)
 
-    def write(self, task: _Task) -> int:
+    def write(self, assigned: Assigned) -> Iterator[Assigned]:
+        """Write one shard."""
+        build, task = assigned
+        if task is not None:
+            begun = time.monotonic()
+            count({"bytes": self._write(*task)}, round(1000 * (time.monotonic() - begun)))
+        yield build, None
+
+    def _write(self, task: ShardTask, shard: ShardId) -> int:
         """Write one shard, and return its bytes."""
         try:
-            return write_shard(*task).shard.num_bytes
+            return write_shard(task, shard).shard.num_bytes
         except FileNotFoundError:
-            if task[0].folder.is_complete:
+            if task.folder.is_complete:
                 # a task that a runner repeats after the commit
                 return 0
             raise staging_gone(self._staging) from None
 
-    def balance(self, build: str) -> list[_Task]:
-        """Return the shards to write again because inputs were rejected."""
+    def balance(self, group: tuple[str, object]) -> Iterator[Assigned]:
+        """Yield the shards to write again because inputs were rejected."""
         with claimed(self.folder, self._staging.name) as state:
-            target = self._resumed(state, build)
+            target = self._resumed(state, group[0])
             if isinstance(target, Manifest):
-                return []
+                yield group[0], None
+                return
             job = self._job()
-            task = job.task(target)
-            return [(task, shard) for shard in job.balance(target)]
+            missing, task = job.balance(target), job.task(target)
+        yield from _assigned(group[0], task, missing)
 
-    def commit(self, build: str) -> Manifest:
-        """Commit the build, and return its manifest."""
+    def commit(self, group: tuple[str, object]) -> Iterator[Manifest]:
+        """Commit the build, and yield its manifest."""
         with claimed(self.folder, self._staging.name) as state:
-            target = self._resumed(state, build)
+            target = self._resumed(state, group[0])
             if isinstance(target, BuildFolder):
                 job = self._job()
                 target = conclude(job, target, job.draft(target), state, overwrite=self.overwrite)
             self._remove_staging()
-            return target
+        totals = target.totals
+        reasons = {f"rejected_{name.replace(' ', '_')}": n for name, n in totals.reasons["rejected"].items()}
+        count({"accepted": totals.accepted, "rejected": totals.rejected, **reasons})
+        yield target
 
     def rejects(self, manifest: Manifest) -> Iterator[tuple[str, str, str]]:
         """Yield key, reason and detail of each input that the committed build rejected."""
@@ -244,3 +254,9 @@ class WriteSteps:
 
     def _remove_staging(self) -> None:
         self._staging.delete_tree(RECORD_NAME)
+
+
+def _assigned(build: str, task: ShardTask, shards: Iterable[ShardId]) -> Iterator[Assigned]:
+    yield build, None
+    for shard in shards:
+        yield build, (task, shard)

@@ -1,1 +1,1 @@
-"""The command line: arguments derived from public functions, the table of verbs, files of options."""
+"""The command line: arguments derived from public functions, files of options."""

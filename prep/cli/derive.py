@@ -13,8 +13,10 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from functools import partial
-from types import FunctionType, NoneType, UnionType
+from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from tfshards.schemas import OptionsError
 
 # Filled from what follows a bare --.
 BEAM_ARGS = "beam_args"
@@ -136,27 +138,28 @@ class Parameter:
         """Add the argument to a parser; it is positional if there is a ``metavar``."""
         # argparse fills in what follows a percent sign
         flag, text = f"--{self.name.replace('_', '-')}", self.help.rstrip(".").replace("%", "%%")
-        given: dict[str, Any] = {"dest": self.name, "help": text, "default": argparse.SUPPRESS}
+        given: dict[str, Any] = {"help": text}
+        short = [f"-{self.name[0]}"] if self.name in ("quiet", "verbose") else []
         if self.form is None:
             given["action"] = "store_true"
             if self.default is None:
+                # older releases of Python would print a default that is suppressed
                 given |= {"action": argparse.BooleanOptionalAction, "default": None}
-            parser.add_argument(flag, **given)
+            parser.add_argument(*short, flag, **given)
             return
         parse = self.form.parse
         given |= {"type": parse, "choices": self.form.choices or None}
         is_required = self.default is inspect.Parameter.empty
         if metavar:
-            del given["dest"]
             several = "+" if self.form.collect else None
             check = partial(not_empty, hint="; the working directory is ." * (self.form.metavar == "PATH"))
             given |= {"metavar": metavar, "nargs": several if is_required else "?", "type": check}
             parser.add_argument(self.name, **given)
             return
+        # also of one that is not repeatable, so that no text is lost
+        given["action"] = "append"
         if self.form.collect:
-            given |= {"action": Append, "help": f"{text}; repeatable"}
-        else:
-            given["action"] = Once
+            given["help"] += "; repeatable"
         if "empty" not in self.help:
             # where an empty text means something, the help says what
             given["type"] = lambda text: parse(not_empty(text))
@@ -164,29 +167,21 @@ class Parameter:
             shown = f"{self.default:,}" if isinstance(self.default, int) else str(self.default)
             given["help"] += f" (default: {shown})".replace("%", "%%")
         given["metavar"] = self.form.metavar or (None if self.form.choices else self.name.upper())
-        parser.add_argument(flag, required=is_required, **given)
+        parser.add_argument(*short, flag, **given)
 
+    def value_of(self, given: object) -> object:
+        """Return the value of the argument, given by the parser.
 
-class Append(argparse.Action):
-    """Collects the texts of a flag that is repeatable; the texts of a file of options are replaced."""
-
-    def __call__(self, _: object, found: argparse.Namespace, value: object, flag: str | None = None) -> None:
-        """Add the value of a text."""
-        before = getattr(found, self.dest, self.default)
-        items = [] if before is self.default else before
-        if isinstance(value, tuple) and any(each and each[0] == value[0] for each in items):
-            raise argparse.ArgumentError(self, f"{value[0]!r} is given twice")
-        setattr(found, self.dest, [*items, value])
-
-
-class Once(argparse.Action):
-    """Stores the text of a flag, which replaces the text of a file of options, but no other."""
-
-    def __call__(self, _: object, found: argparse.Namespace, value: object, flag: str | None = None) -> None:
-        """Store a value."""
-        if getattr(found, self.dest, self.default) is not self.default:
-            raise argparse.ArgumentError(self, "is given twice")
-        setattr(found, self.dest, value)
+        Raises:
+            OptionsError: an argument that is not repeatable is given twice, or a name of NAME=VALUE is.
+        """
+        if self.form is None or not isinstance(given, list):
+            return given
+        names = [item[0] if isinstance(item, tuple) else "" for item in given]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice or (twice == "" and not self.form.collect):
+            raise OptionsError(f"{self.name}={twice} is given twice", code="usage")
+        return self.form.collect(given) if self.form.collect else given[0]
 
 
 def _or_none(parse: Callable[[str], Any], text: str) -> object:
@@ -198,17 +193,6 @@ def not_empty(text: str, hint: str = "") -> str:
     if not text:
         raise argparse.ArgumentTypeError(f"it is empty{hint}")
     return text
-
-
-def _hints_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the types of the parameters; what is returned may have a type that is imported late."""
-    if inspect.isclass(function):
-        return get_type_hints(function)
-    hints = {name: hint for name, hint in function.__annotations__.items() if name != "return"}
-    inner = inspect.unwrap(function)
-    bare = FunctionType(inner.__code__, inner.__globals__)
-    bare.__annotations__ = hints
-    return get_type_hints(bare)
 
 
 def _group(parser: argparse.ArgumentParser, title: str) -> argparse._ActionsContainer:
@@ -226,7 +210,7 @@ class Call:
     @classmethod
     def of(cls, function: Callable[..., Any], made: Mapping[str, Callable[..., Any]] | None = None) -> Call:
         """Return the call of a function; ``made`` makes some of its arguments from arguments of their own."""
-        hints, helps = _hints_of(function), parameters_of(function)
+        hints, helps = get_type_hints(function), parameters_of(function)
         found: list[Parameter] = []
         for each in inspect.signature(function).parameters.values():
             hint = hints[each.name]
@@ -277,15 +261,18 @@ class Call:
         for each in self.parameters:
             yield from each.call._all() if each.call else [(self.function.__name__, each)]
 
-    def run(self, given: Mapping[str, Any]) -> object:
+    def run(self, given: Mapping[str, Any]) -> Any:  # noqa: ANN401
         """Call the function with those of its arguments that are given."""
         values: dict[str, Any] = {}
         for each in self.parameters:
             if each.call:
                 values[each.name] = each.call.run(given)
             elif each.name in given:
-                collect = each.form and each.form.collect
-                values[each.name] = collect(given[each.name]) if collect else given[each.name]
+                values[each.name] = each.value_of(given[each.name])
+            elif each.default is inspect.Parameter.empty:
+                # a file of options may have given it
+                flag = each.name.replace("_", "-")
+                raise OptionsError(f"the following arguments are required: --{flag}", code="usage")
         if self.takes_beam_args:
             values[BEAM_ARGS] = given[BEAM_ARGS]
         return self.function(**values)

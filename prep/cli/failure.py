@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 from collections.abc import Sequence
@@ -10,7 +9,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from tfshards.prep import install_text
-from tfshards.prep.cli.config import Config
+from tfshards.prep.cli.parser import Parser
 from tfshards.schemas import BuildError, FormatError, InputError, OptionsError, TfshardsError
 from tfshards.schemas.errors import one_line
 from tfshards.schemas.json_reader import Json
@@ -70,15 +69,13 @@ def failure_of(error: Exception, arguments: Sequence[str]) -> Failure:
     return Failure(status, kind, str(error), _path_of(error), code=error.code)
 
 
-def origin_of(message: str, args: argparse.Namespace) -> str:
+def origin_of(message: str, parser: Parser) -> str:
     """Return lines with the flags, and keys of a file of options, that set the parameters in a message."""
-    actions = args.parser._actions if "parser" in args else []
-    flags = {each.dest: each.option_strings[-1] for each in actions if each.option_strings}
-    config: Config = getattr(args, "config", Config())
+    flags = {each.dest: each.option_strings[-1] for each in parser._actions if each.option_strings}
     origins: dict[str, list[str]] = {}
     for name in dict.fromkeys(re.findall(r"(?<![\w/.-])([a-z]\w*)=", message)):
-        if name in config.values and getattr(args, name) is config.values[name]:
-            origins.setdefault(f"in {config.path}", []).append(name)
+        if name in parser.config.values and name not in parser.given:
+            origins.setdefault(f"in {parser.config.path}", []).append(name)
         elif name in flags and f"{flags[name]} " not in f"{message} ":
             origins.setdefault("on the command line", []).append(flags[name])
     return "".join(f"\n  {where}: {', '.join(names)}" for where, names in origins.items())

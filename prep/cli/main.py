@@ -7,7 +7,6 @@ standard error. Exit status: 0 success; 2 an invalid command line; 1 any other e
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import os
@@ -21,8 +20,7 @@ from types import FrameType
 from typing import NoReturn
 
 from tfshards.prep.cli.failure import Failure, failure_of, origin_of
-from tfshards.prep.cli.parser import Verb, make_parser
-from tfshards.prep.cli.verbs import VERBS
+from tfshards.prep.cli.parser import Verb, abandon_stdout, find_parser
 from tfshards.prep.progress.console import reporting
 from tfshards.prep.progress.lines import LOGGER
 from tfshards.prep.progress.threads import limited_jobs
@@ -30,31 +28,27 @@ from tfshards.schemas import OptionsError
 from tfshards.schemas.json_reader import as_json
 
 
-def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VERBS) -> int:
+def main(arguments: Sequence[str] | None, verbs: Mapping[str, Verb]) -> int:
     """Run one command and return its exit status."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    end = given.index("--") if "--" in given else len(given)
-    own, beam_args = given[:end], given[end + 1 :]
-    args = argparse.Namespace()
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    end = words.index("--") if "--" in words else len(words)
+    own, beam_args = words[:end], words[end + 1 :]
     # until the arguments are parsed, which may fail
-    prints_json = "--json" in own
+    parser, prints_json = None, "--json" in own
     with reporting(), ExitStack() as stack:
         try:
-            parser = make_parser(verbs, own)
-            if own and own[0].startswith("-") and own[0] not in parser._option_string_actions:
-                parser.error(f"unrecognized arguments: {own[0]} before COMMAND; options follow it")
-            args, unknown = _parsed(parser, own)
-            prints_json = args.json
-            if unknown:
-                args.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
-            if beam_args and not args.call.takes_beam_args:
+            parser, rest = find_parser(verbs, own)
+            values, common = parser.parse(rest)
+            prints_json, call = common.json, parser.call
+            assert call is not None
+            if beam_args and not call.takes_beam_args:
                 raise OptionsError(
-                    f"{args.verb.name} does not run on Apache Beam, so leave out -- and what follows it"
+                    f"{own[0]} does not run on Apache Beam, so leave out -- and what follows it"
                 )
-            stack.enter_context(reporting(quiet=args.quiet, verbose=args.verbose))
-            LOGGER.debug(f"tfshards {version('tfshards')}, {args.parser.prog}")
-            stack.enter_context(limited_jobs(args.jobs))
-            result = args.call.run({**vars(args), "beam_args": beam_args})
+            stack.enter_context(reporting(quiet=common.quiet, verbose=common.verbose))
+            LOGGER.debug(f"tfshards {version('tfshards')}, {parser.prog}")
+            stack.enter_context(limited_jobs(common.jobs))
+            result = call.run({**values, "beam_args": beam_args})
             _print_result(result, prints_json=prints_json)
             # a report of faults is false, other results are true
             return 1 if hasattr(result, "to_json") and not result else 0
@@ -63,8 +57,7 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
             return int(end.code or 0)
         except KeyboardInterrupt as error:
             status = error.status if isinstance(error, _Terminated) else 130
-            call = getattr(args, "call", None)
-            resumes = "; run the same command to resume" if call and call.takes_beam_args else ""
+            resumes = "; run the same command to resume" if parser and parser.is_resumable else ""
             # after the ^C that a terminal shows
             LOGGER.error(f"\ninterrupted{resumes}")
             _print_failure(Failure(status, "interrupted", f"interrupted{resumes}"), prints_json=prints_json)
@@ -75,11 +68,12 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
             _print_failure(failure, prints_json=prints_json)
             if failure.kind == "internal":
                 raise
-            LOGGER.error(f"tfshards: {failure.message}{origin_of(failure.message, args)}")
+            origin = origin_of(failure.message, parser) if parser else ""
+            LOGGER.error(f"tfshards: {failure.message}{origin}")
             return failure.status
 
 
-def entry(verbs: Mapping[str, Verb] = VERBS) -> NoReturn:
+def entry(verbs: Mapping[str, Verb]) -> NoReturn:
     """Run the command and end the process at once, even if a runner has left threads running."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         # file names need not be UTF-8, and a terminal need not be able to show them
@@ -88,7 +82,7 @@ def entry(verbs: Mapping[str, Verb] = VERBS) -> NoReturn:
     # a program that nohup has started ignores this signal
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         signal.signal(signal.SIGHUP, _terminate)
-    status = main(verbs=verbs)
+    status = main(None, verbs)
     for stream in (sys.stdout, sys.stderr):
         # either may be closed, or at the end of a disk
         with suppress(OSError, ValueError, AttributeError):
@@ -111,17 +105,6 @@ def _terminate(number: int, _: FrameType | None) -> NoReturn:
     raise _Terminated(number)
 
 
-def _parsed(
-    parser: argparse.ArgumentParser, arguments: Sequence[str]
-) -> tuple[argparse.Namespace, list[str]]:
-    try:
-        return parser.parse_known_args(arguments)
-    except BrokenPipeError:
-        # the program that reads the help, such as head, has read enough
-        _abandon_stdout()
-        raise SystemExit(1) from None
-
-
 def _print_result(result: object, *, prints_json: bool) -> None:
     """Print a result; it is not an error if its reader has read enough, or there is none."""
     # what a generator yields is printed as it comes
@@ -138,7 +121,7 @@ def _print_result(result: object, *, prints_json: bool) -> None:
         if sys.stdout is not None:
             sys.stdout.flush()
     except BrokenPipeError:
-        _abandon_stdout()
+        abandon_stdout()
     except OSError as error:
         if error.filename is not None:
             raise
@@ -149,10 +132,6 @@ def _json_of(value: object) -> object:
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     return value.to_json() if hasattr(value, "to_json") else as_json(value)
-
-
-def _abandon_stdout() -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _print_failure(failure: Failure, *, prints_json: bool) -> None:

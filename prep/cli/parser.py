@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -11,13 +13,16 @@ from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NoReturn
 
-from tfshards.prep.cli.config import TakeConfig
-from tfshards.prep.cli.derive import Call, description_of, not_empty, plain
+from tfshards.prep.cli.config import Config, read_config
+from tfshards.prep.cli.derive import Call, description_of, plain
 from tfshards.prep.sources.kinds import KINDS, Kind
 from tfshards.schemas import OptionsError
 
+# A new option must not change what an abbreviation in somebody's script means.
+_SETTINGS: dict[str, Any] = {"allow_abbrev": False, "argument_default": argparse.SUPPRESS}
 # What argparse reports of a word that it does not know.
 _UNKNOWN = re.compile(r"invalid choice: '([^']*)'|unrecognized arguments: (-[^ =]+)")
 # Text after the options in the help of a verb that an engine runs.
@@ -59,84 +64,131 @@ class Verb:
         return plain(found[1]) if found else ""
 
 
-def make_parser(verbs: Mapping[str, Verb], arguments: Sequence[str] | None = None) -> argparse.ArgumentParser:
-    """Return the parser; it sets the attributes ``verb``, ``call`` and ``parser``, the parser of the verb.
+@dataclass(frozen=True)
+class Common:
+    """What every verb has.
 
-    Args:
-        verbs: the table of verbs.
-        arguments: the command line, for which the arguments of other verbs and kinds are left out, since they
-            may need packages that are not installed or take long to import; None to add all.
+    Attributes:
+        config: TOML file of options by their names, such as shard_size = '256MiB'; flags on the command line
+            replace them.
+        jobs: use at most N processes of this machine, or threads that compute; by default one per core.
+        json: print the result, or the error, as JSON.
+        quiet: print no status and no progress, only warnings and errors.
+        verbose: also print logs of libraries, and tracebacks of errors.
     """
-    only = None if arguments is None else next((word for word in arguments if word in verbs), "")
-    kind = next((word for word in (arguments or [])[1:2] if word in KINDS), None)
-    parser = _Parser(
+
+    config: str | os.PathLike[str] = ""
+    jobs: int | None = None
+    json: bool = False
+    quiet: bool = False
+    verbose: bool = False
+
+
+_COMMON = Call.of(Common)
+
+
+def find_parser(verbs: Mapping[str, Verb], words: Sequence[str]) -> tuple[Parser, Sequence[str]]:
+    """Return the parser of what a command line begins with, and the words that are left for it.
+
+    It is that of a verb, or of a verb with a kind of source; else that of all verbs, without their arguments:
+    these may need packages that are not installed or take long to import.
+    """
+    verb = verbs.get(words[0]) if words else None
+    kind = KINDS.get("".join(words[1:2])) if verb and verb.has_kinds else None
+    if verb is None or (verb.has_kinds and kind is None):
+        parser = make_parser(verbs, lambda *_: None)
+        if words and words[0].startswith("-") and words[0] not in parser._option_string_actions:
+            parser.error(f"unrecognized arguments: {words[0]} before COMMAND; options follow it")
+        return parser, words
+    begin = [verb.name, kind.name] if kind else [verb.name]
+    parser = Parser(prog=" ".join(["tfshards", *begin]), **_SETTINGS)
+    parser.add_verb(verb, kind)
+    return parser, words[len(begin) :]
+
+
+def make_parser(verbs: Mapping[str, Verb], add_verb: Callable[[Parser, Verb, Kind | None], object]) -> Parser:
+    """Return the parser of all verbs; a function adds the arguments of each to the parser of the verb."""
+    parser = Parser(
         prog="tfshards",
         description="Convert images, arrays and tables to balanced TFRecord shards, and inspect them.",
-        allow_abbrev=False,
+        **_SETTINGS,
     )
     parser.add_argument("--version", action="version", version=f"tfshards {version('tfshards')}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_IntermixedParser)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser)
     for verb in verbs.values():
-        # a new option must not change what an abbreviation in somebody's script means
-        own = commands.add_parser(verb.name, help="" if only else verb.summary, allow_abbrev=False)
-        own.set_defaults(verb=verb, parser=own)
-        if only not in (None, verb.name):
-            continue
-        function = verb.load()
+        own = commands.add_parser(verb.name, help=verb.summary, **_SETTINGS)
         if not verb.has_kinds:
-            _add_arguments(own, verb, function, None)
+            add_verb(own, verb, None)
             continue
-        kinds = own.add_subparsers(required=True, metavar="KIND", parser_class=_IntermixedParser)
-        for each in KINDS.values():
-            leaf = kinds.add_parser(each.name, help=each.help, allow_abbrev=False)
-            if kind in (None, each.name):
-                _add_arguments(leaf, verb, function, each)
+        kinds = own.add_subparsers(required=True, metavar="KIND", parser_class=Parser)
+        for kind in KINDS.values():
+            add_verb(kinds.add_parser(kind.name, help=kind.help, **_SETTINGS), verb, kind)
     return parser
 
 
-def _add_arguments(
-    parser: argparse.ArgumentParser, verb: Verb, function: Callable[..., Any], kind: Kind | None
-) -> None:
-    """Add the arguments of a verb: the parameters of its function, and what all verbs have."""
-    call = Call.of(function, {"source": kind.source} if kind else {})
-    parser.description = "\n\n".join(map(description_of, filter(None, [kind and kind.source, function])))
-    parser.formatter_class = _Formatter
-    left_out = ("max_rejected",) if kind and not kind.can_reject else ()
-    call.add_to(parser, verb.positional, left_out)
-    group = parser.add_argument_group("every command")
-    group.add_argument(
-        "--config",
-        action=TakeConfig,
-        default=argparse.SUPPRESS,
-        ignored=verb.ignored,
-        metavar="FILE",
-        type=not_empty,
-        help="TOML file of options by their names, such as shard_size = '256MiB'; flags on the command line "
-        "replace them",
-    )
-    group.add_argument(
-        "--jobs",
-        type=int,
-        metavar="N",
-        help="use at most N processes of this machine, or threads that compute (default: one per core)",
-    )
-    group.add_argument("--json", action="store_true", help="print the result, or the error, as JSON")
-    only_one = group.add_mutually_exclusive_group()
-    only_one.add_argument(
-        "-q", "--quiet", action="store_true", help="print no status and no progress, only warnings and errors"
-    )
-    only_one.add_argument(
-        "-v", "--verbose", action="store_true", help="also print logs of libraries, and tracebacks of errors"
-    )
-    if call.takes_beam_args:
-        parser.epilog = _BEAM_EPILOG
-    parser.set_defaults(verb=verb, parser=parser, call=call)
+class Parser(argparse.ArgumentParser):
+    """A parser that raises a mistake; argparse prints all options, and ends the program.
 
+    Attributes:
+        call: the call of a verb that the arguments describe; None in the parser of all verbs.
+        config: a file of options, when it was parsed.
+        given: the values of arguments on the command line, when it was parsed.
+    """
 
-def subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """Return the parsers of the commands of a parser."""
-    actions = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-    return dict(actions[0].choices) if actions else {}
+    call: Call | None = None
+    config: Config = Config()
+    given: Mapping[str, Any] = MappingProxyType({})
+
+    def add_verb(self, verb: Verb, kind: Kind | None) -> None:
+        """Add the arguments of a verb: the parameters of its function, and what all verbs have."""
+        function, self._ignored = verb.load(), verb.ignored
+        self.call = Call.of(function, {"source": kind.source} if kind else {})
+        self.description = "\n\n".join(map(description_of, filter(None, [kind and kind.source, function])))
+        self.formatter_class = _Formatter
+        left_out = ("max_rejected",) if kind and not kind.can_reject else ()
+        self.call.add_to(self, verb.positional, left_out)
+        group = self.add_argument_group("every command")
+        for each in _COMMON.parameters:
+            each.add_to(group, None)
+        if self.call.takes_beam_args:
+            self.epilog = _BEAM_EPILOG
+
+    def parse(self, words: Sequence[str]) -> tuple[dict[str, Any], Common]:
+        """Return the values of arguments, of which those on the command line replace those of a file."""
+        try:
+            # options may be between positional arguments
+            parse = self.parse_intermixed_args if self.call else self.parse_args
+            self.given = {name: value for name, value in vars(parse(words)).items() if value is not None}
+        except BrokenPipeError:
+            # the program that reads the help, such as head, has read enough
+            abandon_stdout()
+            self.exit(1)
+        if {"quiet", "verbose"} <= {*self.given}:
+            self.error("argument --quiet: not allowed with argument --verbose")
+        if path := _COMMON.run(self.given).config:
+            self.config = read_config(self, path, self._ignored)
+        values = {**self.config.values, **self.given}
+        return values, _COMMON.run(values)
+
+    @property
+    def is_resumable(self) -> bool:
+        """Whether the same command resumes an interrupted one."""
+        return self.call is not None and self.call.takes_beam_args
+
+    def error(self, message: str) -> NoReturn:
+        """Raise a mistake, with a hint."""
+        message = message.replace("ignored explicit argument", "a switch has no value, but it was given")
+        unknown, hint = _UNKNOWN.search(message), ""
+        if unknown:
+            choices = re.findall(r"[\w-]+", message.partition("choose from")[2])
+            known = [*self._option_string_actions, *choices]
+            close = get_close_matches(unknown[1] or unknown[2] or "", known, n=1, cutoff=0.7)
+            hint = f"; was {close[0]} meant?" if close else ""
+        if not hint and "unrecognized arguments: -" in message and self.is_resumable:
+            hint = "; options of Apache Beam follow a bare --"
+        elif not hint and "unrecognized arguments: " in message and "=" in message:
+            hint = "; repeat the flag for each NAME=VALUE"
+        raise OptionsError(f"{message}{hint}; see {self.prog} --help", code="usage")
 
 
 class _Formatter(argparse.HelpFormatter):
@@ -147,45 +199,6 @@ class _Formatter(argparse.HelpFormatter):
         return "\n\n".join(fill(each, width, indent) for each in text.split("\n\n"))
 
 
-class _Parser(argparse.ArgumentParser):
-    """A parser that raises a mistake; argparse prints all options, and ends the program."""
-
-    def error(self, message: str) -> NoReturn:
-        message = message.replace("ignored explicit argument", "a switch has no value, but it was given")
-        hint = self._close(message) or self._hint(message)
-        raise OptionsError(f"{message}{hint}; see {self.prog} --help", code="usage")
-
-    def _hint(self, message: str) -> str:
-        """Return what may be wrong about a word that resembles no other."""
-        _, is_unrecognized, words = message.partition("unrecognized arguments: ")
-        if not is_unrecognized:
-            return ""
-        if not words.startswith("-"):
-            return "; repeat the flag for each NAME=VALUE" if "=" in words else ""
-        call = self.get_default("call")
-        return "; options of Apache Beam follow a bare --" if call and call.takes_beam_args else ""
-
-    def _close(self, message: str) -> str:
-        unknown = _UNKNOWN.search(message)
-        known = [*self._option_string_actions, *subcommands(self)]
-        known += re.findall(r"[\w-]+", message.partition("choose from")[2])
-        close = get_close_matches(unknown[1] or unknown[2] or "", known, n=1, cutoff=0.7) if unknown else []
-        return f"; was {close[0]} meant?" if close else ""
-
-
-class _IntermixedParser(_Parser):
-    """A parser that also accepts options between positional arguments, which argparse does not."""
-
-    _is_intermixed = False
-
-    def parse_known_args(  # type: ignore[override]
-        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
-    ) -> tuple[argparse.Namespace, list[str]]:
-        if self._is_intermixed or self._subparsers is not None:
-            # older releases of Python parse the two in turns, by this method
-            return super().parse_known_args(args, namespace)
-        self._is_intermixed = True
-        try:
-            return self.parse_known_intermixed_args(args, namespace)
-        finally:
-            self._is_intermixed = False
+def abandon_stdout() -> None:
+    """Write what follows to nothing, since nobody reads it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -18,7 +18,7 @@ from tfshards.prep.building.write import Draft
 from tfshards.prep.deriving.merge import joined
 from tfshards.prep.deriving.new_inputs import NewInputs, build_by_ratio, find_new_inputs
 from tfshards.prep.deriving.stored import Origin, open_origin
-from tfshards.prep.engines.table import EngineName, find_run, is_distributed
+from tfshards.prep.engines.table import find_run
 from tfshards.prep.planning.make_plan import make_plan
 from tfshards.prep.planning.options import DEFAULT_MAX_REJECTED, Options, ShardCounts, Shards
 from tfshards.prep.planning.plan import plan_id_of
@@ -43,7 +43,6 @@ def append(
     max_rejected: str | float | Fraction = DEFAULT_MAX_REJECTED,
     follow_links: bool = False,
     new_classes: bool = False,
-    engine: EngineName | None = None,
     beam_args: Sequence[str] = (),
 ) -> Manifest:
     """Add new examples to a dataset in new shards, with the options of its build.
@@ -68,7 +67,6 @@ def append(
             call fails.
         follow_links: follow links out of the folder of images, unless the build did, which is recorded.
         new_classes: add classes that the dataset does not have to the end of its class names, sorted.
-        engine: engine that writes the shards: "local", all cores of this machine, or "beam", Apache Beam.
         beam_args: Apache Beam's pipeline options, as for ``build``.
 
     Returns:
@@ -81,7 +79,7 @@ def append(
         BuildError: appending stopped before its commit. The dataset is unchanged; the same call resumes.
     """
     check_flags(follow_links=follow_links, new_classes=new_classes)
-    run, on_workers = find_run(engine, beam_args), is_distributed(engine, beam_args)
+    run = find_run(beam_args)
     check_path("dataset", dataset)
     origin = open_origin(dataset)
     names = origin.manifest.schema.class_names
@@ -103,7 +101,7 @@ def append(
     with (
         claimed(folder) as state,
         _advice_for_paths(is_given=are_paths),
-        staged(given, folder, group_by, on_workers=on_workers) as reader,
+        staged(given, folder, group_by, on_workers=bool(beam_args)) as reader,
     ):
         # read again: the dataset is locked now, so no other process can change it
         origin = open_origin(folder)

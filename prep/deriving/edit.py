@@ -18,7 +18,7 @@ from tfshards.prep.building.rejects import original_of
 from tfshards.prep.deriving.derive import Derived, commit_next
 from tfshards.prep.deriving.layout import NewSplit, OldShard, whole, without
 from tfshards.prep.deriving.stored import Origin, Removed, damage_named, labels_of, removed_line
-from tfshards.prep.engines.table import EngineName, Work, find_run
+from tfshards.prep.engines.table import Work, find_run
 from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.planning.plan import label_counts
 from tfshards.prep.progress.lines import report_line, report_warning
@@ -47,7 +47,6 @@ def remove(
     dataset: str | os.PathLike[str],
     keys: str | os.PathLike[str] | Collection[str | bytes],
     *,
-    engine: EngineName | None = None,
     beam_args: Sequence[str] = (),
 ) -> Manifest:
     """Remove examples, and rejected inputs, from a dataset.
@@ -65,7 +64,6 @@ def remove(
         dataset: folder of the dataset.
         keys: file of keys, one per line, such as "audit" writes with "keys"; a line that starts with a
             quotation mark is a JSON string. In Python also the keys.
-        engine: engine that writes the shards: "local", all cores of this machine, or "beam", Apache Beam.
         beam_args: Apache Beam's pipeline options, as for ``build``.
 
     Returns:
@@ -78,7 +76,7 @@ def remove(
         BuildError: writing stopped before the commit; the same call resumes.
     """
     wanted = _keys_in(keys)
-    return _commit(dataset, lambda origin: _without(origin, wanted), engine, beam_args)
+    return _commit(dataset, lambda origin: _without(origin, wanted), beam_args)
 
 
 def relabel(
@@ -86,7 +84,6 @@ def relabel(
     labels: str | os.PathLike[str] | Mapping[str | bytes, str | int],
     *,
     new_classes: bool = False,
-    engine: EngineName | None = None,
     beam_args: Sequence[str] = (),
 ) -> Manifest:
     """Give examples of a dataset other classes.
@@ -101,7 +98,6 @@ def relabel(
         labels: CSV or TSV file with the columns "key" and "label". A label is the name of a class, or its
             number if the classes have no names. In Python also a dict by key.
         new_classes: add classes that the dataset does not have to the end of its class names, sorted.
-        engine: engine that writes the shards: "local", all cores of this machine, or "beam", Apache Beam.
         beam_args: Apache Beam's pipeline options, as for ``build``.
 
     Returns:
@@ -118,7 +114,7 @@ def relabel(
     def find_edit(origin: Origin) -> _Edit | None:
         return _relabeled(origin, wanted, new_classes=new_classes)
 
-    return _commit(dataset, find_edit, engine, beam_args)
+    return _commit(dataset, find_edit, beam_args)
 
 
 # What is asked for
@@ -294,14 +290,13 @@ def _classes(
 def _commit(
     dataset: str | os.PathLike[str],
     find_edit: Callable[[Origin], _Edit | None],
-    engine: EngineName | None,
     beam_args: Sequence[str],
 ) -> Manifest:
     """Write and commit a dataset with an edit, and return its manifest.
 
     ``find_edit`` returns the edit of a dataset; None if nothing changes.
     """
-    run = find_run(engine, beam_args)
+    run = find_run(beam_args)
 
     def derive(origin: Origin) -> Derived | None:
         origin.require_keys()

@@ -14,7 +14,7 @@ from tfshards.prep.building.commit import produce
 from tfshards.prep.building.output import claimed, dataset_name, output_folder
 from tfshards.prep.deriving.derive import ShardOptions, derived_from_all
 from tfshards.prep.deriving.stored import Origin, open_origin
-from tfshards.prep.engines.table import EngineName, find_run
+from tfshards.prep.engines.table import find_run
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
 from tfshards.prep.progress.lines import report_warning
 from tfshards.prep.sources.keys import to_bytes, to_text
@@ -33,7 +33,6 @@ def merge(
     shards: Shards = None,
     overwrite: bool = False,
     options: ShardOptions | None = None,
-    engine: EngineName | None = None,
     beam_args: Sequence[str] = (),
 ) -> Manifest:
     """Merge several datasets into one, split by split.
@@ -53,7 +52,6 @@ def merge(
         overwrite: replace another dataset in ``dataset``.
         options: size and compression of the shards, by default the compression of the first dataset, and the
             name of the new dataset.
-        engine: engine that writes the shards: "local", all cores of this machine, or "beam", Apache Beam.
         beam_args: Apache Beam's pipeline options, as for ``build``.
 
     Returns:
@@ -66,7 +64,7 @@ def merge(
         BuildError: writing stopped before the commit; the same call resumes.
     """
     check_flags(as_splits=as_splits, overwrite=overwrite)
-    run = find_run(engine, beam_args)
+    run = find_run(beam_args)
     options = options or ShardOptions()
     counts = ShardCounts.of(shards, options.shard_size)
     sources = _by_split(sources) if as_splits else sources

@@ -10,7 +10,7 @@ from tfshards.prep.building.commit import produce
 from tfshards.prep.building.output import claimed, dataset_name, output_folder
 from tfshards.prep.deriving.derive import Derived, ShardOptions, commit_next, derived_from_all
 from tfshards.prep.deriving.stored import Origin, open_origin
-from tfshards.prep.engines.table import EngineName, find_run
+from tfshards.prep.engines.table import find_run
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
 from tfshards.schemas import Manifest, OptionsError
 from tfshards.schemas.errors import check_flags
@@ -25,7 +25,6 @@ def reshard(
     shards: Shards = None,
     overwrite: bool = False,
     options: ShardOptions | None = None,
-    engine: EngineName | None = None,
     beam_args: Sequence[str] = (),
 ) -> Manifest:
     """Write the examples of a dataset to other shards, in a new folder or in place.
@@ -45,7 +44,6 @@ def reshard(
             as many as before.
         overwrite: replace another dataset in ``dataset``.
         options: size and compression of the new shards, and the name of the new dataset.
-        engine: engine that writes the shards: "local", all cores of this machine, or "beam", Apache Beam.
         beam_args: Apache Beam's pipeline options, as for ``build``.
 
     Returns:
@@ -58,7 +56,7 @@ def reshard(
         BuildError: writing stopped before the commit; the same call resumes.
     """
     check_flags(overwrite=overwrite)
-    run = find_run(engine, beam_args)
+    run = find_run(beam_args)
     options = options or ShardOptions()
     counts = ShardCounts.of(shards, options.shard_size)
     root, folder = open_origin(source).root, any_path(dataset)

@@ -6,17 +6,17 @@ runner repeats, cancels and logs is up to it.
 
 from __future__ import annotations
 
+import argparse
 import pickle
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions, _BeamArgumentParser
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
 from tfshards.prep.engines.table import Work, share
 from tfshards.prep.engines.transform import Checked
@@ -31,13 +31,6 @@ from tfshards.schemas.storage import AnyPath
 _LOCAL = "FnApiRunner"
 
 
-class _Parser(_BeamArgumentParser):  # type: ignore[misc]
-    """A parser of pipeline options that raises a mistake; Beam's prints all options, and ends the program."""
-
-    def error(self, message: str) -> NoReturn:
-        raise OptionsError(f"Apache Beam: {message}")
-
-
 def find_run(arguments: Sequence[str]) -> Callable[[Work], None]:
     """Return the function that does work on the runner that the pipeline options name, or on the local one.
 
@@ -47,26 +40,41 @@ def find_run(arguments: Sequence[str]) -> Callable[[Work], None]:
         OptionsError: Beam does not accept the pipeline options.
     """
     check_strings("beam_args", arguments)
-    parser = _Parser(allow_abbrev=False, conflict_handler="resolve")
-    for each in PipelineOptions.__subclasses__():
-        each._add_argparse_args(parser)
-    _, unknown = parser.parse_known_args(arguments)
     options = options_of(arguments)
-    for word in unknown:
-        close = get_close_matches(word.partition("=")[0], parser._option_string_actions, n=1)
-        text = f"Apache Beam does not know the option {word}{f'; was {close[0]} meant?' if close else ''}"
-        if _is_local(options):
-            raise OptionsError(text)
-        # others are values of such options
-        if word.startswith("-"):
-            report_warning(text)
+
+    def check(parser: argparse.ArgumentParser) -> None:
+        # by itself, the parser prints all options, and ends the program
+        parser.error = _fail  # type: ignore[method-assign]
+        known, unknown = parser.parse_known_args(arguments)
+        for word in unknown:
+            close = get_close_matches(word.partition("=")[0], [f"--{name}" for name in vars(known)], n=1)
+            text = f"does not know the option {word}{f'; was {close[0]} meant?' if close else ''}"
+            if _is_local(options):
+                _fail(text)
+            # others are values of such options
+            if word.startswith("-"):
+                report_warning(f"Apache Beam {text}")
+
+    options.get_all_options(add_extra_args_fn=check, retain_unknown_options=True)
+    check_runner(options)
+    return partial(run, options=options)
+
+
+def _fail(message: object) -> NoReturn:
+    raise OptionsError(f"Apache Beam: {message}") from None
+
+
+def check_runner(options: PipelineOptions) -> None:
+    """Raise OptionsError if Beam can make no pipeline for a runner, for example without its package.
+
+    Only a pipeline checks this. It also makes a folder, which Beam would remove when it runs: here is the one
+    use of an internal of Beam, ``local_tempdir``.
+    """
     try:
         pipeline = beam.Pipeline(options=options)
     except (ValueError, ImportError, AttributeError) as error:
-        raise OptionsError(f"Apache Beam: {error}") from None
-    # the folder of a pipeline that will not run
+        _fail(error)
     shutil.rmtree(pipeline.local_tempdir)
-    return partial(run, options=options)
 
 
 def _is_local(options: PipelineOptions) -> bool:
@@ -89,7 +97,7 @@ def run(work: Work, options: PipelineOptions) -> None:
         BuildError: a call failed, with the text and code of its error, or Beam ended the pipeline.
     """
 
-    def run_pipeline(options: PipelineOptions) -> None:
+    def run_pipeline(_: object) -> None:
         try:
             pipeline_of(work, paths, options).run().wait_until_finish()
         except Exception as failure:
@@ -99,7 +107,7 @@ def run(work: Work, options: PipelineOptions) -> None:
 
     with needed_paths(work) as paths:
         # in a thread, so that Ctrl-C reaches the main thread, which shows the progress, and not Beam
-        share(replace(work, items=[options]), [run_pipeline])
+        share([None], [run_pipeline], work.folder, work.follow)
 
 
 _ENDED = (
@@ -110,34 +118,39 @@ _ENDED = (
 def pipeline_of(work: Work, paths: Sequence[AnyPath], options: PipelineOptions) -> beam.Pipeline:
     """Return the pipeline that calls the function with every item."""
     pipeline = beam.Pipeline(options=options)
+    call = partial(_call, work.function, work.folder, _is_local(options))
     # PCollection[bytes] -> PCollection[None]
     _ = (
         pipeline
         | beam.Create([pickle.dumps(item) for item in work.items], reshuffle=False)
         | beam.Reshuffle()
-        | "Call" >> beam.ParDo(_Call((work.function, work.folder, _is_local(options)), paths))
+        | "Call" >> beam.ParDo(_Call(call, paths))
     )
     return pipeline
 
 
 class _Call(Checked):
-    """Calls the function with an item, on a worker that is fit for it."""
+    """Calls a function; the text of an error has its class and code."""
 
     def setup(self) -> None:
         """Check the worker."""
         with marking_errors():
             super().setup()
 
-    def process(self, item: bytes) -> None:
-        """Call the function, unless the work has failed or was interrupted in this process."""
-        function, folder, is_local = self.content
-        # a call that was stopped is not the failure
-        with suppress(StoppedError), marking_errors():
-            check_working(folder)
-            try:
-                function(pickle.loads(item))
-            except Exception:
-                if is_local:
-                    # this runner repeats no call, and would first wait for all calls of another thread
-                    STOPPED.add(folder)
-                raise
+    def process(self, element: bytes) -> None:
+        """Call the function with an item."""
+        with marking_errors():
+            self.function(element)
+
+
+def _call(function: Callable[[Any], object], folder: AnyPath, is_local: bool, item: bytes) -> None:
+    # a call that was stopped is not the failure
+    with suppress(StoppedError):
+        check_working(folder)
+        try:
+            function(pickle.loads(item))
+        except Exception:
+            if is_local:
+                # this runner repeats no call, and would first wait for all calls of another thread
+                STOPPED.add(folder)
+            raise

@@ -50,7 +50,8 @@ def run(work: Work) -> None:
     num_threads = num_writers() if work.folder.is_far else 1
     try:
         with pool:
-            share(work, [*[work.function] * num_threads, *[call] * number], end=others.end)
+            callers = [*[work.function] * num_threads, *[call] * number]
+            share(work.items, callers, work.folder, work.follow, others.end)
     except BrokenProcessPool:
         raise others.lost() from None
 

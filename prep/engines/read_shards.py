@@ -60,10 +60,10 @@ class ReadShards(beam.PTransform):  # type: ignore[misc]
         return (
             begin
             | beam.Impulse()
-            | "Plan" >> step(_runs, self._stored, Any)
+            | "Plan" >> step(self._stored.runs, Any)
             # most runners would leave all runs to the worker that has planned them
             | "Spread" >> beam.Reshuffle()
-            | "Read" >> step(StoredElements.read, self._stored, tuple[str, dict[str, Any]])
+            | "Read" >> step(self._stored.read, tuple[str, dict[str, Any]])
         )
 
 
@@ -109,7 +109,7 @@ class StoredElements:
         # workers may run in other folders
         return cls(root.absolute(), manifest.folder, split, manifest.compression, features, has_keys)
 
-    def runs(self, num_bytes: int = _RUN_BYTES) -> Iterator[Run]:
+    def runs(self, _: object = None, *, num_bytes: int = _RUN_BYTES) -> Iterator[Run]:
         """Yield runs that together are all records; a compressed shard is one run."""
         first = 0
         # of the generation for which the pipeline was made; its files stay until prune
@@ -152,7 +152,3 @@ _copy = methodcaller("copy")
 
 # runs of a shard often follow each other
 _index = lru_cache(maxsize=4)(require_index)
-
-
-def _runs(stored: StoredElements, _: bytes) -> Iterator[Run]:
-    return stored.runs()

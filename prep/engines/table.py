@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 from tfshards.prep.progress.lines import Amount, Meter
-from tfshards.prep.progress.threads import STOPPED, num_writers
-from tfshards.schemas import OptionsError, TfshardsError
+from tfshards.prep.progress.threads import STOPPED, check_working, num_jobs, num_writers
+from tfshards.schemas import TfshardsError
 from tfshards.schemas.storage import AnyPath
 
-EngineName: TypeAlias = Literal["local", "beam"]
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+# Called with the number of bytes that were processed since the last call.
+Tick: TypeAlias = Callable[[int], object]
 
 # for the end of threads after Ctrl-C, of which one may wait for a job that continues elsewhere
 _END_SECONDS = 3
@@ -48,33 +52,32 @@ class Work:
     sources: tuple[AnyPath, ...] = ()
     measure: Callable[[], int]
 
+    def follow(self, threads: Sequence[threading.Thread]) -> None:
+        """Show how much is done until threads end."""
+        pause = _MEASURE_SECONDS
+        with Meter(self.label, self.size.num_examples, "examples") as meter:
+            while threads:
+                threads[0].join(pause)
+                threads = [thread for thread in threads if thread.is_alive()]
+                begun = time.monotonic()
+                # a store may be out of reach for a while
+                with suppress(OSError, TfshardsError):
+                    meter.reach(self.measure())
+                pause = max(_MEASURE_SECONDS, 50 * (time.monotonic() - begun))
 
-def find_run(name: EngineName | None, arguments: Sequence[str]) -> Callable[[Work], None]:
-    """Return the function of an engine that does work with these arguments, and raises the first failure.
 
-    It is by default Apache Beam if there are arguments, which are pipeline options, or else the local one.
+def find_run(beam_args: Sequence[str]) -> Callable[[Work], None]:
+    """Return the function that does work, and raises the first failure: Apache Beam's if there are options.
 
     Raises:
-        OptionsError: no engine has this name, or it does not accept the arguments.
+        OptionsError: Beam does not accept the options.
     """
-    if name not in (None, "local", "beam"):
-        raise OptionsError(f"engine={name!r} must be 'local' or 'beam'")
     # imported when it is first used, since Beam takes a second
-    if is_distributed(name, arguments):
-        found = import_module("tfshards.prep.engines.beam").find_run(arguments)
-    elif arguments:
-        raise OptionsError(
-            f"engine='local' has no pipeline options: give engine='beam' beam_args={list(arguments)!r}, or "
-            "leave them out"
-        )
+    if beam_args:
+        found = import_module("tfshards.prep.engines.beam").find_run(beam_args)
     else:
         found = import_module("tfshards.prep.engines.local").run
     return cast("Callable[[Work], None]", found)
-
-
-def is_distributed(name: EngineName | None, arguments: Sequence[str]) -> bool:
-    """Return whether the workers of an engine may be on other machines."""
-    return (name or ("beam" if arguments else "local")) != "local"
 
 
 def run_on_threads(work: Work, num_threads: int | None = None) -> None:
@@ -83,48 +86,75 @@ def run_on_threads(work: Work, num_threads: int | None = None) -> None:
     Raises:
         Exception: the first failure.
     """
-    share(work, [work.function] * (num_threads or num_writers(waits=work.folder.is_far)))
+    num_threads = num_threads or num_writers(waits=work.folder.is_far)
+    share(work.items, [work.function] * num_threads, work.folder, work.follow)
+
+
+def in_threads(work: Callable[[Item, Tick], Result], items: Sequence[Item], tick: Tick) -> list[Result]:
+    """Return the result of ``work`` for each item, or raise the first error.
+
+    ``work`` reports progress with a function that also ends it after an error in another thread, so it calls
+    that often, with 0 if need be.
+    """
+    name, results = object(), {}
+
+    def tick_on(num_bytes: int) -> None:
+        check_working(name)
+        tick(num_bytes)
+
+    def call(index: int) -> None:
+        results[index] = work(items[index], tick_on)
+
+    def follow(threads: Iterable[threading.Thread]) -> None:
+        for thread in threads:
+            thread.join()
+
+    share(range(len(items)), [call] * min(num_jobs(), len(items)), name, follow)
+    return [results[index] for index in range(len(items))]
 
 
 def share(
-    work: Work, callers: Sequence[Callable[[Any], object]], *, end: Callable[[], object] = lambda: None
+    items: Iterable[object],
+    callers: Sequence[Callable[[Any], object]],
+    name: object,
+    follow: Callable[[Sequence[threading.Thread]], object],
+    end: Callable[[], object] = lambda: None,
 ) -> None:
-    """Let callers call the function, each in a thread of its own, with the next item when it is free.
+    """Let callers take items, each in a thread of its own, and raise the first failure.
 
     Args:
-        work: the work.
-        callers: each calls the function with one item, in this process or in another one.
+        items: the items.
+        callers: each calls a function with one item, in this process or in another one.
+        name: what the calls in this process give to ``check_working``, which ends them after a failure.
+        follow: waits for the threads.
         end: ends the calls in other processes; it is called after a failure or Ctrl-C.
-
-    Raises:
-        BaseException: the first failure.
     """
-    items, lock = iter(work.items), threading.Lock()
+    rest, lock = iter(items), threading.Lock()
     failures: list[BaseException] = []
 
     def fail(error: BaseException) -> None:
         failures.append(error)
-        STOPPED.add(work.folder)
+        STOPPED.add(name)
         end()
 
     def call_some(call: Callable[[Any], object]) -> None:
         try:
             while not failures:
                 with lock:
-                    item = next(items, items)
-                if item is items:
+                    item = next(rest, rest)
+                if item is rest:
                     break
                 call(item)
         except BaseException as error:  # every failure must reach the main thread
             fail(error)
 
-    STOPPED.discard(work.folder)
+    STOPPED.discard(name)
     # daemons, since one that waits for a device must not keep the process from ending
     threads = [threading.Thread(target=call_some, args=(call,), daemon=True) for call in callers]
     try:
         for thread in threads:
             thread.start()
-        _follow(threads, work)
+        follow(threads)
     except BaseException as error:  # Ctrl-C, or the system refuses a thread
         fail(error)
         deadline = time.monotonic() + _END_SECONDS
@@ -132,20 +162,6 @@ def share(
             if thread.ident is not None:
                 thread.join(max(0.0, deadline - time.monotonic()))
     if not any(thread.is_alive() for thread in threads):
-        STOPPED.discard(work.folder)
+        STOPPED.discard(name)
     if failures:
         raise failures[0]
-
-
-def _follow(threads: Sequence[threading.Thread], work: Work) -> None:
-    """Show how much is done until the threads end."""
-    pause = _MEASURE_SECONDS
-    with Meter(work.label, work.size.num_examples, "examples") as meter:
-        while threads:
-            threads[0].join(pause)
-            threads = [thread for thread in threads if thread.is_alive()]
-            begun = time.monotonic()
-            # a store may be out of reach for a while
-            with suppress(OSError, TfshardsError):
-                meter.reach(work.measure())
-            pause = max(_MEASURE_SECONDS, 50 * (time.monotonic() - begun))

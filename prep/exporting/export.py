@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from tfshards.prep.building.output import existing_folder
 from tfshards.prep.building.write import run_work
-from tfshards.prep.engines.table import EngineName, Work, find_run
+from tfshards.prep.engines.table import Work, find_run
 from tfshards.prep.exporting import parquet, webdataset
 from tfshards.prep.progress.lines import Amount, report_line, report_warning
 from tfshards.prep.progress.threads import check_working
@@ -111,7 +111,6 @@ def export(
     to: FormatName,
     select: Sequence[str] | None = None,
     as_bytes: Sequence[str] = (),
-    engine: EngineName | None = None,
     beam_args: Sequence[str] = (),
 ) -> Export:
     """Write the examples of a dataset in the format of another tool.
@@ -126,8 +125,7 @@ def export(
         to: format: webdataset (tar files) or parquet (for Hugging Face datasets).
         select: names of the features to export; by default all.
         as_bytes: names of features whose byte strings are not text; others must be UTF-8.
-        engine: engine that writes the parts, as for build; its workers must see the directory.
-        beam_args: pipeline options of Apache Beam, as for build.
+        beam_args: pipeline options of Apache Beam, as for build; its workers must see the directory.
 
     Returns:
         An Export, which lists the files.
@@ -141,7 +139,7 @@ def export(
         RecordError: a record is damaged.
         BuildError: a worker failed; the same call resumes.
     """
-    run = find_run(engine, beam_args)
+    run = find_run(beam_args)
     if to not in _FORMATS:
         raise OptionsError(f"to={to!r} must be one of {', '.join(get_args(FormatName))}")
     root, folder = any_path(dataset), local_path(directory)

@@ -5,22 +5,14 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TypeAlias, TypeVar
 
 from tfshards.schemas import OptionsError
 from tfshards.schemas.storage import AnyPath
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-
-# Called with the number of bytes that were processed since the last call.
-Tick: TypeAlias = Callable[[int], object]
 
 # CPU time that a container may use, in a period, both in microseconds:
 # https://docs.kernel.org/admin-guide/cgroup-v2.html#cpu-interface-files
@@ -107,8 +99,8 @@ class StoppedError(BaseException):
     """Raised to end threads after an error, when their results are no longer needed; no handler of errors."""
 
 
-# folders of the work of this process that failed or was interrupted
-STOPPED: set[AnyPath] = set()
+# folders, or other names, of the work of this process that failed or was interrupted
+STOPPED: set[object] = set()
 
 
 # examples of unfinished files that this process has written, by the folder of its work and the file
@@ -128,33 +120,7 @@ def num_begun(folder: AnyPath) -> int:
     return sum(count for (of, _), count in [*_BEGUN.items()] if of == folder)
 
 
-def check_working(folder: AnyPath) -> None:
-    """Raise StoppedError if the work of a folder has failed or was interrupted; long calls do this often."""
-    if folder in STOPPED:
+def check_working(work: object) -> None:
+    """Raise StoppedError if some work, such as that of a folder, has stopped; long calls do this often."""
+    if work in STOPPED:
         raise StoppedError
-
-
-def in_threads(work: Callable[[Item, Tick], Result], items: Sequence[Item], tick: Tick) -> list[Result]:
-    """Return the result of ``work`` for each item, or raise the first error.
-
-    ``work`` reports progress with a function that also ends it after an error in another thread, so it calls
-    that often, with 0 if need be.
-    """
-    stop = threading.Event()
-
-    def tick_on(num_bytes: int) -> None:
-        if stop.is_set():
-            raise StoppedError
-        tick(num_bytes)
-
-    with ThreadPoolExecutor(num_jobs()) as pool:
-        try:
-            futures = [pool.submit(work, item, tick_on) for item in items]
-            for future in as_completed(futures):
-                # raises the error of a thread at once, even if an earlier item is still being processed
-                future.result()
-            return [future.result() for future in futures]
-        except BaseException:
-            stop.set()
-            pool.shutdown(cancel_futures=True)
-            raise

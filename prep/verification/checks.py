@@ -10,7 +10,7 @@ from typing import TypeAlias, cast
 
 import numpy as np
 
-from tfshards.prep.progress.threads import Tick
+from tfshards.prep.engines.table import Tick
 from tfshards.prep.records.frames import Frame, read_in_order
 from tfshards.prep.records.values import parse_record
 from tfshards.prep.sources.keys import to_text

@@ -13,10 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tfshards.prep.engines.table import Tick, in_threads
 from tfshards.prep.imaging.options import DEFAULT_MAX_PIXELS
 from tfshards.prep.planning.plan import label_counts
 from tfshards.prep.progress.lines import Meter
-from tfshards.prep.progress.threads import Tick, in_threads, num_jobs
+from tfshards.prep.progress.threads import num_jobs
 from tfshards.prep.records.dataset_files import digest_problems
 from tfshards.prep.verification.checks import Decode, companions, record_problems, shard_problems
 from tfshards.prep.verification.repair import copy_digest, folders_of, repaired

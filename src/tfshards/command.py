@@ -1,25 +1,48 @@
-"""The command ``tfshards``: the verbs of prep and of the loader, and completion in a shell.
+"""The command ``tfshards``: the table of its verbs, of prep and of the loader, and completion in a shell.
 
 It belongs to neither room, since neither imports the other.
 """
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Iterator
 from typing import Literal, NoReturn
 
 from tfshards.prep.cli.main import entry
-from tfshards.prep.cli.parser import Verb, make_parser, subcommands
-from tfshards.prep.cli.verbs import VERBS as VERBS_OF_PREP
+from tfshards.prep.cli.parser import Parser, Verb, make_parser
+from tfshards.prep.sources.kinds import Kind
 
+# a new verb is one row; the help has their order
 _ROWS = (
+    Verb("build", "tfshards.prep.building.build", ("dataset",), has_kinds=True),
+    Verb(
+        "plan",
+        "tfshards.prep.building.build",
+        ("dataset",),
+        has_kinds=True,
+        ignored=("overwrite", "checksum"),
+    ),
+    Verb("info", "tfshards.prep.verification.info"),
+    Verb("show", "tfshards.prep.verification.show", ("key",)),
+    Verb("report", "tfshards.prep.reporting.report"),
+    Verb("verify", "tfshards.prep.verification.verify"),
+    Verb("audit", "tfshards.prep.auditing.audit"),
+    Verb("diff", "tfshards.prep.deriving.diff", ("other",)),
+    Verb("generations", "tfshards.prep.building.generations"),
+    Verb("restore", "tfshards.prep.building.generations", ("folder",)),
+    Verb("prune", "tfshards.prep.building.generations"),
+    Verb("adopt", "tfshards.prep.adoption.adopt"),
+    Verb("reshard", "tfshards.prep.deriving.reshard", ("dataset",)),
+    Verb("merge", "tfshards.prep.deriving.merge", ("dataset",)),
+    Verb("append", "tfshards.prep.deriving.append", ("dataset",)),
+    Verb("remove", "tfshards.prep.deriving.edit"),
+    Verb("relabel", "tfshards.prep.deriving.edit"),
+    Verb("export", "tfshards.prep.exporting.export", ("directory",)),
     Verb("bench", "tfshards.loader.speeds"),
     Verb("which", "tfshards.loader.receipts", ("position",)),
     Verb("when", "tfshards.loader.receipts", ("position", "examples")),
     Verb("completion", __name__),
 )
-VERBS = VERBS_OF_PREP | {verb.name: verb for verb in _ROWS}
+VERBS = {verb.name: verb for verb in _ROWS}
 
 
 def completion(shell: Literal["bash", "zsh", "fish"]) -> str:
@@ -34,19 +57,14 @@ def completion(shell: Literal["bash", "zsh", "fish"]) -> str:
     # imported late, because no other verb needs it
     import shtab
 
-    parser = make_parser(VERBS)
-    for each in _with_subcommands(parser):
-        for action in each._actions:
+    def add_verb(parser: Parser, verb: Verb, kind: Kind | None) -> None:
+        parser.add_verb(verb, kind)
+        for action in parser._actions:
             if action.choices is None and action.nargs != 0:
                 action.complete = shtab.FILE  # type: ignore[attr-defined]
-    script: str = shtab.complete(parser, shell)
+
+    script: str = shtab.complete(make_parser(VERBS, add_verb), shell)
     return script
-
-
-def _with_subcommands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    yield parser
-    for each in subcommands(parser).values():
-        yield from _with_subcommands(each)
 
 
 def run() -> NoReturn:

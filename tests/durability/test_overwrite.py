@@ -17,10 +17,10 @@ from tfshards.schemas import InputError
 @pytest.mark.parametrize("read", [loader.batches, loader.load])
 def test_a_reader_of_the_old_dataset_reads_it_to_the_end(read, tmp_path):
     out, x = tmp_path / "data", np.repeat(np.arange(1_600), 10_000).reshape(1_600, 10_000)
-    build(Arrays({"x": x}), out, shards=80, engine="local")
+    build(Arrays({"x": x}), out, shards=80)
     batches = iter(read(out, batch_size=4, select=("x",)))
     values = np.asarray(next(batches)[0])[:, 0].tolist()
-    build(Arrays({"x": x[:8] + 1}), out, overwrite=True, engine="local")
+    build(Arrays({"x": x[:8] + 1}), out, overwrite=True)
     assert verify(out)
     for (batch,) in batches:
         values += np.asarray(batch)[:, 0].tolist()

@@ -33,7 +33,7 @@ def arrays(count: int = 24) -> Arrays:
 
 
 def built(out: Path, **options: object) -> Manifest:
-    return build(arrays(), out, **{"shards": 2, "engine": "local", **options})
+    return build(arrays(), out, **{"shards": 2, **options})
 
 
 @pytest.fixture(scope="module")

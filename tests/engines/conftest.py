@@ -29,7 +29,7 @@ def expected(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapping[
         out = folder / str(with_rejects) / "data"
         images = ImageFolder(source, exclude=() if with_rejects else (BAD,))
         options = Options(max_rejected=0.1)
-        logged(build, print)(images, out, shards=NUM_SHARDS, options=options, engine="local")
+        logged(build, print)(images, out, shards=NUM_SHARDS, options=options)
         found[with_rejects] = contents(out)
     return found
 

@@ -47,4 +47,4 @@ def test_a_build_recovers_or_resumes_after_a_python_worker_was_killed(engine, so
 
 def test_the_error_of_a_worker_is_raised(engine, tmp_path):
     with pytest.raises(BuildError, match="changed after"):
-        find_run("beam", engine.options)(work_of(partial(fail, "input", note), tmp_path))
+        find_run(engine.options)(work_of(partial(fail, "input", note), tmp_path))

@@ -62,17 +62,17 @@ FAULTS = [
         OWNED,
     ),
     (
-        "a flag that is repeatable is added to the file of options",
-        "prep/cli/derive.py",
-        "[] if before is self.default else before",
-        "before or []",
+        "a file of options replaces flags",
+        PARSER,
+        "{**self.config.values, **self.given}",
+        "{**self.given, **self.config.values}",
         f"{CONFIG}::test_a_flag_replaces_what_the_file_says_of_the_same",
     ),
     (
         "a mistake in a file of options is blamed on the command line",
         FAILURE,
-        "is config.values[name]:",
-        "is None:",
+        "if name in parser.config.values and",
+        "if False and",
         f"{CONFIG}::test_every_flag_of_a_verb_is_a_key_and_a_wrong_value_names_file_and_key",
     ),
     (

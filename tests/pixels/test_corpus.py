@@ -84,7 +84,6 @@ def build(files: dict[str, bytes], folder: Path, **options: object) -> Built:
         out,
         shards=2,
         options=prep.Options(max_rejected=1),
-        engine="local",
     )
     stored = {}
     for batch in loader.batches(out, batch_size=16, select=("key", "image"), remainder="keep"):

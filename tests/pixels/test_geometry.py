@@ -62,7 +62,7 @@ def build(folder, form, point_form, reference, resize):
     roles = {"objects/bbox": form, "points": point_form, "mask": "mask"}
     images = prep.ImageOptions(resize=resize)
     table = prep.Table(folder / "table.jsonl", roles, images, boxes_in=reference)
-    prep.build(table, folder / "data", shards=2, engine="local")
+    prep.build(table, folder / "data", shards=2)
 
 
 def options_of(cut, form, point_form):

@@ -1,6 +1,6 @@
 """Functions that engines call in tests, and a program that has an engine call one of them.
 
-``python -m tests.prep.calls FUNCTION FOLDER ENGINE [PIPELINE OPTIONS]`` calls it with 60 items.
+``python -m tests.prep.calls FUNCTION FOLDER [PIPELINE OPTIONS]`` calls it with 60 items.
 """
 
 from __future__ import annotations
@@ -81,12 +81,12 @@ def work_of(
     )
 
 
-def main(name: str, folder: str, engine: str, *arguments: str) -> None:
+def main(name: str, folder: str, *arguments: str) -> None:
     """Run the program."""
     function = partial(fail, name, go_on) if name in ERRORS else globals()[name]
     try:
         with limited_jobs(3):
-            find_run(engine, arguments)(work_of(function, Path(folder)))
+            find_run(arguments)(work_of(function, Path(folder)))
     except KeyboardInterrupt:
         print("interrupted", flush=True)
         # threads that still work would go on

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +13,6 @@ from tfshards.prep import Arrays, ImageFolder, Options, build
 from tfshards.schemas import Manifest, read_manifest
 
 RATIOS = {"train": "0.7", "val": "0.2", "test": "0.1"}
-
-
-# Without Apache Beam, which other tests cover.
-build_quietly = partial(build, engine="local")
 
 
 def write_images(root: Path, numbers: Iterable[int], bad: Iterable[str] = ()) -> Path:
@@ -43,7 +38,7 @@ def build_arrays(folder: Path, compression: str = "none") -> Manifest:
 
 
 def _build(source: ImageFolder | Arrays, folder: Path, options: Options) -> Manifest:
-    return build_quietly(source, folder / "old", shards=3, options=options)
+    return build(source, folder / "old", shards=3, options=options)
 
 
 def keys(root: Path) -> dict[str, list[str]]:

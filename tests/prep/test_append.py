@@ -16,8 +16,8 @@ from tfshards.schemas import BuildError, InputError, OptionsError, read_manifest
 
 from .derived import write, write_images
 
-append = partial(prep.append, engine="local")
-build = partial(prep.build, engine="local", shards=1)
+append = prep.append
+build = partial(prep.build, shards=1)
 
 
 def touch_all(root: Path) -> None:

@@ -166,6 +166,6 @@ def test_append_reads_the_splits_and_roles_of_the_build(tmp_path, array_files, q
     out = tmp_path / "out"
     quiet_build(Arrays(files, {"x": "label", "y": "list"}), out)
     more = {n: np.concatenate([array, array[:1]]) if "test" in n else array for n, array in arrays.items()}
-    grown = append(array_files(**more), out, engine="local")
+    grown = append(array_files(**more), out)
     assert {name: split.num_examples for name, split in grown.splits.items()} == {"train": 12, "test": 13}
     assert (grown.schema["x"].kind, grown.schema["y"].kind) == ("label", "int")

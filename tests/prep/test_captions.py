@@ -67,5 +67,5 @@ def test_appended_captions_follow_their_image(photos, build_table, tmp_path):
     table = write_text(photos / "rows.csv", *lines)
     build_table(table, build={"options": BY_IMAGE})
     write_text(table, *lines, *rows_of([".//a/{}.png", "a/{}.png"], range(20)))
-    append([str(table)], tmp_path / "out", engine="local")
+    append([str(table)], tmp_path / "out")
     check_apart(tmp_path / "out", 40, 20)

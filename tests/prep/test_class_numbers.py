@@ -11,9 +11,6 @@ from tests.prep.table_files import examples, write_parquet
 from tfshards.prep import Coco, Options, Table, Yolo, append, plan, verify
 from tfshards.schemas import InputError, read_manifest
 
-QUIET = {
-    "engine": "local",
-}
 CLASSES = {"_type": "ClassLabel", "names": ["a", "b", "c"]}
 HALVES = {"a": "1/2", "b": "1/2"}
 

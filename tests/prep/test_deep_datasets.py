@@ -46,7 +46,7 @@ def assert_exact(root, split="train", start=0):
 
 def test_each_verb_keeps_the_values(rows, tmp_path, quiet_build):
     out = tmp_path / "out"
-    manifest = quiet_build(table(rows), out, engine="local")
+    manifest = quiet_build(table(rows), out)
     assert manifest.schema["image"] == Feature("image", "image", "uint16", (12, 9, 1))
     assert manifest.schema["mask"] == Feature("mask", "mask", "uint16", (12, 9, 1))
     assert_exact(out)
@@ -66,7 +66,7 @@ def test_each_verb_keeps_the_values(rows, tmp_path, quiet_build):
     assert_exact(tmp_path / "resharded")
     text = (rows / "metadata.csv").read_text().splitlines(keepends=True)
     (rows / "metadata.csv").write_text("".join([text[0], *text[3:]]))
-    quiet_build(table(rows), tmp_path / "half", engine="local")
+    quiet_build(table(rows), tmp_path / "half")
     (rows / "metadata.csv").write_text("".join(text[:3]))
-    append([rows], tmp_path / "half", engine="local")
+    append([rows], tmp_path / "half")
     assert_exact(tmp_path / "half")

@@ -22,13 +22,13 @@ def folder(tmp_path_factory) -> Path:
     derived.build_images(root)
     for name, numbers in (("one", range(20)), ("two", range(20, 40))):
         photos = prep.ImageFolder(derived.write_images(root / f"of-{name}", numbers))
-        derived.build_quietly(photos, root / name, shards=2)
+        prep.build(photos, root / name, shards=2)
     write_everything(root / "every")
     return root
 
 
 CALLS = {
-    "build": lambda old, out: derived.build_quietly(prep.ImageFolder(old / "of-one"), out / "a", shards=4),
+    "build": lambda old, out: prep.build(prep.ImageFolder(old / "of-one"), out / "a", shards=4),
     "reshard": lambda old, out: reshard(old / "old", out / "a", shards={"train": 40}),
     "merge": lambda old, out: merge([old / "one", old / "two"], out / "a", shards=2),
     "relabel": lambda _, out: relabel(out / "old", {f"cat/{n:03}.png": "dog" for n in range(0, 60, 2)}),

@@ -15,8 +15,6 @@ from tfshards.schemas import Feature, FormatError, InputError, Schema, read_mani
 
 from .derived import write_images
 
-QUIET = {"engine": "local"}
-
 
 def names(found) -> set[str]:
     return {difference.name for difference in found.options}

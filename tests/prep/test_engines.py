@@ -1,6 +1,8 @@
 """Engines: every item is processed, the first failure ends the others, and keeps its class and code."""
 
+import ast
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,19 +23,19 @@ from .calls import ERRORS, NUM_ITEMS, fail, go_on, note, work_of
 pytestmark = pytest.mark.processes
 
 PROCESSES = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]
-# the arguments of ``find_run``, and how many processes call the function
+# pipeline options, and how many processes call the function
 ENGINES = {
-    "local": (("local", []), 3),
-    "beam": (("beam", []), 1),
-    "beam in processes": ((None, ["--runner=DirectRunner", *PROCESSES]), 2),
+    "local": ([], 3),
+    "beam": (["--runner=DirectRunner"], 1),
+    "beam in processes": (["--runner=DirectRunner", *PROCESSES], 2),
 }
-on_each_engine = pytest.mark.parametrize(("engine", "num_processes"), ENGINES.values(), ids=ENGINES)
+on_each_engine = pytest.mark.parametrize(("arguments", "num_processes"), ENGINES.values(), ids=ENGINES)
 
 
 @on_each_engine
-def test_every_item_is_processed(engine, num_processes, tmp_path):
+def test_every_item_is_processed(arguments, num_processes, tmp_path):
     with limited_jobs(3):
-        find_run(*engine)(work_of(note, tmp_path))
+        find_run(arguments)(work_of(note, tmp_path))
     processes = {path.name: path.read_text() for path in tmp_path.iterdir()}
     # nothing else is left in the folder
     assert sorted(map(int, processes)) == list(range(NUM_ITEMS))
@@ -48,7 +50,7 @@ def test_the_first_failure_is_raised_as_it_is_and_ends_other_calls(name, engine,
     # Beam waits for its other processes
     call = partial(fail, name, note if has_processes else go_on)
     with limited_jobs(3), pytest.raises((kind, BuildError)) as failed:
-        find_run(*ENGINES[engine][0])(work_of(call, tmp_path))
+        find_run(ENGINES[engine][0])(work_of(call, tmp_path))
     found = failed.value
     match error:
         case InputError():
@@ -74,9 +76,8 @@ def test_a_failure_of_a_thread_is_raised_rather_than_that_of_one_that_it_ended(t
 
 
 @on_each_engine
-def test_ctrl_c_ends_all_calls(engine, num_processes, tmp_path):
-    name, arguments = engine
-    command = [sys.executable, "-m", "tests.prep.calls", "go_on", str(tmp_path), name or "beam", *arguments]
+def test_ctrl_c_ends_all_calls(arguments, num_processes, tmp_path):
+    command = [sys.executable, "-m", "tests.prep.calls", "go_on", str(tmp_path), *arguments]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, cwd=ROOT
     )
@@ -99,19 +100,42 @@ def in_group(group: int) -> str:
     return subprocess.run(["pgrep", "-g", str(group)], capture_output=True, text=True).stdout
 
 
-def test_engines_and_options_that_do_not_fit_are_refused(tmp_path, monkeypatch, quiet_build):
+def test_pipeline_options_that_do_not_fit_are_refused_and_leave_nothing(tmp_path, monkeypatch, quiet_build):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     numbers = Arrays({"x": np.arange(4)})
-    for text, engine, arguments in [
-        ("engine='spark'", "spark", []),
-        ("no pipeline options.*--direct_num_workers=2", "local", ["--direct_num_workers=2"]),
-        ("Beam: .*'two'", None, ["--direct_num_workers=two"]),
-        ("Beam: .*Flonk", None, ["--runner=Flonk"]),
-        ("beam_args=", "beam", "--runner=DirectRunner"),
+    for text, arguments in [
+        ("Beam: .*'two'", ["--direct_num_workers=two"]),
+        ("Beam: .*Flonk", ["--runner=Flonk"]),
+        ("--runer=DirectRunner; was --runner meant", ["--runer=DirectRunner"]),
+        ("FlinkRunner", ["FlinkRunner"]),
+        ("beam_args=", "--runner=DirectRunner"),
     ]:
         with pytest.raises(OptionsError, match=text):
-            quiet_build(numbers, tmp_path / "out", engine=engine, beam_args=arguments)
-    find_run("beam", ["--direct_num_workers=2"])
+            quiet_build(numbers, tmp_path / "out", beam_args=arguments)
+    find_run(["--direct_num_workers=2"])
     # neither a dataset nor what a pipeline of Beam puts on the disk
     assert list(tmp_path.iterdir()) == []
+
+
+def test_only_one_function_uses_an_internal_of_beam():
+    internals = []
+    for path in sorted((ROOT / "prep").rglob("*.py")):
+        if "import apache_beam" not in (text := path.read_text()):
+            continue
+        for function in ast.walk(ast.parse(text)):
+            match function:
+                case ast.ImportFrom(module=str(module)) if module.startswith("apache_beam"):
+                    names = f"{module}.{'.'.join(name.name for name in function.names)}".split(".")
+                    internals += [name for name in names if name == "internal" or name.startswith("_")]
+                case ast.FunctionDef(name=name):
+                    own = ("self", "cls")
+                    internals += [
+                        f"{name}: {each.attr}"
+                        for each in ast.walk(function)
+                        if isinstance(each, ast.Attribute)
+                        and not (isinstance(each.value, ast.Name) and each.value.id in own)
+                        and (re.match("_[^_]", each.attr) or each.attr == "local_tempdir")
+                    ]
+    assert internals == ["check_runner: local_tempdir"]
+    assert "Only `check_runner` uses an internal of" in (ROOT / "docs/architecture.md").read_text()

@@ -30,7 +30,7 @@ def arrays(count: int = 24, *, names: tuple[str, ...] = ("cat", "dog", "owl")) -
 
 
 def built(out, source: Arrays | None = None, **options: object) -> Manifest:
-    return build(source or arrays(), out, **{"shards": 2, "engine": "local", **options})
+    return build(source or arrays(), out, **{"shards": 2, **options})
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ def rejects(image_folder, tmp_path, quiet_build):
 
     def build(files):
         source = ImageFolder(image_folder(files))
-        manifest = quiet_build(source, tmp_path / "out", options=ANY, engine="local")
+        manifest = quiet_build(source, tmp_path / "out", options=ANY)
         return manifest.totals.reasons.get("rejected", {})
 
     return build
@@ -43,7 +43,7 @@ def test_threads_do_not_change_the_warning_filters(image_folder, tmp_path, quiet
 
     def build(number):
         with limited_jobs(1):
-            return quiet_build(source, tmp_path / f"{number}", engine="local").num_examples
+            return quiet_build(source, tmp_path / f"{number}").num_examples
 
     build("imports")
     with warnings.catch_warnings():

@@ -46,7 +46,7 @@ for function in (note, own):
     folder = Path(function.__name__)
     folder.mkdir()
     with limited_jobs(3):
-        find_run("local", [])(work_of(function, folder))
+        find_run([])(work_of(function, folder))
     print(len(os.listdir(folder)), len({path.read_text() for path in folder.iterdir()}))
 """
     (tmp_path / "program.py").write_text(program)
@@ -63,7 +63,7 @@ for function in (note, own):
 
 def test_what_a_helper_prints_is_on_standard_error(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-m", "tests.prep.calls", "input", str(tmp_path), "local"],
+        [sys.executable, "-m", "tests.prep.calls", "input", str(tmp_path)],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -82,7 +82,7 @@ def is_running(process: int) -> bool:
 
 
 def started(function: str, folder: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.prep.calls", function, str(folder), "local"]
+    command = [sys.executable, "-m", "tests.prep.calls", function, str(folder)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True, cwd=ROOT)
 
 
@@ -122,6 +122,6 @@ def test_without_semaphores_threads_process_every_item(tmp_path, monkeypatch):
 
     monkeypatch.setattr("tfshards.prep.engines.local.ProcessPoolExecutor", refuse)
     with limited_jobs(3):
-        find_run("local", [])(work_of(note, tmp_path))
+        find_run([])(work_of(note, tmp_path))
     assert {path.read_text() for path in tmp_path.iterdir()} == {str(os.getpid())}
     assert len(os.listdir(tmp_path)) == NUM_ITEMS

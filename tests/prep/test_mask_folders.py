@@ -58,7 +58,7 @@ def test_a_mask_that_changes_after_it_was_listed_stops_the_build(write, tmp_path
             return found
 
     with pytest.raises(InputError, match=r"masks/a1\.png: changed after"):
-        quiet_build(Changing(root, mask_dir="masks"), tmp_path / "out", engine="local")
+        quiet_build(Changing(root, mask_dir="masks"), tmp_path / "out")
 
 
 def test_append_finds_the_masks_again(write, tmp_path, quiet_build):

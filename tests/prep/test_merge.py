@@ -8,10 +8,21 @@ import pytest
 from tests.errors import raises
 from tests.format_reader import read
 from tfshards import prep
-from tfshards.prep import Arrays, ImageFolder, Options, ShardOptions, append, merge, remove, reshard, verify
+from tfshards.prep import (
+    Arrays,
+    ImageFolder,
+    Options,
+    ShardOptions,
+    append,
+    build,
+    merge,
+    remove,
+    reshard,
+    verify,
+)
 from tfshards.schemas import BuildError, InputError, OptionsError
 
-from .derived import build_quietly, first_labels, first_shard, flip, keys, write_images
+from .derived import first_labels, first_shard, flip, keys, write_images
 
 ANY = Options(max_rejected=1)
 
@@ -19,7 +30,7 @@ ANY = Options(max_rejected=1)
 def build_photos(folder, name: str, numbers: range, **options: object):
     """Build images of these numbers, and one that is rejected."""
     photos = write_images(folder / f"{name}-photos", numbers, [f"cat/{name}.png"])
-    build_quietly(ImageFolder(photos), folder / name, shards=3, options=Options(max_rejected=1, **options))
+    build(ImageFolder(photos), folder / name, shards=3, options=Options(max_rejected=1, **options))
     return folder / name
 
 
@@ -59,9 +70,9 @@ def test_compressed_and_plain_shards_are_merged(three, tmp_path):
 
 def test_datasets_that_do_not_fit_are_refused(three, tmp_path):
     photos = write_images(tmp_path / "photos", range(90, 94), ["cat/two.png"])
-    build_quietly(ImageFolder(photos), tmp_path / "same", shards=1, options=ANY)
+    build(ImageFolder(photos), tmp_path / "same", shards=1, options=ANY)
     (photos / "dog").rename(photos / "owl")
-    build_quietly(ImageFolder(photos), tmp_path / "owls", shards=1, options=ANY)
+    build(ImageFolder(photos), tmp_path / "owls", shards=1, options=ANY)
     # a key that is only rejected in both
     with pytest.raises(InputError, match=r"the key 'cat/two\.png'"):
         merge([three[1], tmp_path / "same"], tmp_path / "out")
@@ -97,7 +108,7 @@ def test_a_damaged_dataset_is_merged_again_with_overwrite(asked, three, tmp_path
 
 def test_datasets_of_one_split_become_splits(tmp_path):
     for split, numbers in (("train", range(8)), ("test", range(8, 12))):
-        build_quietly(ImageFolder(write_images(tmp_path / "photos" / split, numbers)), tmp_path / split)
+        build(ImageFolder(write_images(tmp_path / "photos" / split, numbers)), tmp_path / split)
     sources = {split: tmp_path / split for split in ("test", "train")}
     merge(sources, tmp_path / "merged")
     examples = {split: read(tmp_path / split)["train"] for split in sources}
@@ -109,14 +120,14 @@ def test_datasets_of_one_split_become_splits(tmp_path):
     merge(sources, tmp_path / "merged", overwrite=True)
     remove(tmp_path / "merged", ["dog/001.png"])
     with raises(InputError, "nothing determines"):
-        append(write_images(tmp_path / "more", [20]), tmp_path / "merged", engine="local")
-    line = append(tmp_path / "photos" / "train", tmp_path / "merged", engine="local")
+        append(write_images(tmp_path / "more", [20]), tmp_path / "merged")
+    line = append(tmp_path / "photos" / "train", tmp_path / "merged")
     assert {name: split.num_examples for name, split in line.splits.items()} == {"test": 4, "train": 6}
 
 
 def test_rows_of_several_datasets_are_not_merged(tmp_path):
     for name in ("a", "b"):
-        build_quietly(Arrays({"x": np.arange(4)}), tmp_path / name)
+        build(Arrays({"x": np.arange(4)}), tmp_path / name)
     with pytest.raises(InputError, match=r"rows without keys .* build them together"):
         merge({"train": tmp_path / "a", "test": tmp_path / "b"}, tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -43,7 +43,7 @@ def read(transform: prep.ReadShards, *arguments: str, check: Callable[[list[Elem
 def all_of(dataset: Path, split: str = "train", select=None, num_bytes: int = 1 << 20) -> list[Element]:
     """Return the elements in stored order, without a runner."""
     opened = StoredElements.of(dataset, split, select)
-    return [element for run in opened.runs(num_bytes) for element in opened.read(run)]
+    return [element for run in opened.runs(num_bytes=num_bytes) for element in opened.read(run)]
 
 
 def assert_same(found: list[Element], expected: list[Element]) -> None:

@@ -187,7 +187,7 @@ def test_workers_of_beam_need_no_file_of_this_machine(bucket, tmp_path, contents
         return read(self, *given)
 
     monkeypatch.setattr(StagedReader, "read", read_elsewhere)
-    build(source, url, shards=2, engine="beam")
+    build(source, url, shards=2, beam_args=["--runner=DirectRunner"])
     assert not (tmp_path / "x.npy").exists()
     found = s3_client(bucket.server).get_object(Bucket=bucket.name, Key="out/dataset.json")["Body"].read()
     assert found == contents(tmp_path / "out")["dataset.json"]

@@ -35,7 +35,7 @@ def run(endpoint):
     """Return a function that does work on the job service, with further pipeline options."""
 
     def run(work, *options: str) -> None:
-        find_run("beam", ["--runner=PortableRunner", f"--job_endpoint={endpoint}", *options])(work)
+        find_run(["--runner=PortableRunner", f"--job_endpoint={endpoint}", *options])(work)
 
     return run
 
@@ -76,5 +76,5 @@ def test_a_worker_without_tfshards_is_reported(run, tmp_path):
 def test_a_job_service_that_does_not_answer_is_reported(tmp_path):
     arguments = ["--runner=PortableRunner", f"--job_endpoint=localhost:{free_port()}"]
     with pytest.raises(BuildError, match="Apache Beam ended"):
-        find_run("beam", [*arguments, "--job_server_timeout=1"])(work_of(note, tmp_path))
+        find_run([*arguments, "--job_server_timeout=1"])(work_of(note, tmp_path))
     assert not list(tmp_path.iterdir())

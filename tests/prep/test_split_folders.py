@@ -25,7 +25,7 @@ def test_append_knows_the_folders_of_the_build(image_folder, tmp_path, quiet_bui
     out = tmp_path / "out"
     quiet_build(ImageFolder(root, split_folders=given, exclude=["**/x*"]), out)
     more = image_folder({"holdout/2.png": 4, "holdout/x.png": 5}, name="more")
-    grown = append(more, out, engine="local")
+    grown = append(more, out)
     assert {name: split.num_examples for name, split in grown.splits.items()} == {"train": 1, "final": 2}
 
 
@@ -42,9 +42,9 @@ def test_images_without_classes_are_appended_to_their_split_alone(image_folder, 
     assert "label: -1 (no class)" in run(["show", out, "test/a.png"]).out
     wrong = image_folder({"train/9.png": 30, "test/d.png": 31}, name="wrong")
     with raises(InputError, "has classes", "'train'", "'train/9.png'"):
-        append(wrong, out, engine="local")
+        append(wrong, out)
     more = image_folder({"train/cat/9.png": 30, "test/d.png": 31}, name="more")
-    grown = append(more, out, engine="local")
+    grown = append(more, out)
     assert grown.splits["train"].label_counts == {"cat": 3, "mouse": 2}
     assert (grown.splits["test"].label_counts, grown.splits["test"].num_examples) == ({}, 3)
     assert verify(out, deep=True)

@@ -187,6 +187,6 @@ def test_appended_images_of_a_known_patient_stay_in_its_split(image_folder, tmp_
         for split, numbers in before.membership.examples.items()
     }
     more = image_folder({f"well/p{patient:02d}_9.png": 200 + patient for patient in kinds}, name="more")
-    grown = append(more, out, engine="local")
+    grown = append(more, out)
     for split, held in grown.splits.items():
         assert held.num_examples - manifest.splits[split].num_examples == len(patients[split])

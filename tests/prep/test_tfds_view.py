@@ -175,7 +175,7 @@ def test_a_dataset_that_tfds_cannot_read_has_no_files_of_it(source, options, tmp
 
 def test_info_prints_the_call_that_reads_what_one_build_has_written(tmp_path):
     out = tmp_path / "d"
-    first = build(rows([*range(5), 20, 21]), out, shards={"train": 2, "val": 1}, engine="local")
+    first = build(rows([*range(5), 20, 21]), out, shards={"train": 2, "val": 1})
 
     def read_by_info() -> dict[str, list[int]] | None:
         calls = re.findall(r"^TensorFlow Datasets: (tfds\..*)$", run(["info", str(out)]).out, re.MULTILINE)
@@ -188,7 +188,7 @@ def test_info_prints_the_call_that_reads_what_one_build_has_written(tmp_path):
         }
 
     assert read_by_info() == {"train": [*range(5)], "val": [20, 21]}
-    append(rows([5, 6, 22]), out, engine="local")
+    append(rows([5, 6, 22]), out)
     assert not VIEW & {*os.listdir(folder_of(out))}
     assert read_by_info() is None
     # the folder of the first build stays as it was

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from apache_beam.internal import pickler
+from apache_beam.coders import CloudpickleCoder
 
 from tfshards.prep.engines.worker import (
     check_worker,
@@ -83,7 +83,8 @@ def test_relative_paths_need_the_same_working_folder(tmp_path, monkeypatch):
 
 def test_what_a_worker_calls_is_pickled_by_the_name_of_its_module():
     # by its content, a worker of another version could not even unpickle it
-    assert pickler.loads(pickler.dumps(check_worker)) is check_worker
+    coder = CloudpickleCoder()
+    assert coder.decode(coder.encode(check_worker)) is check_worker
 
 
 ERRORS = [

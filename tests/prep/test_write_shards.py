@@ -58,26 +58,27 @@ def in_steps(elements, transform: prep.WriteShards, *, repeats: int = 1) -> str:
             bundle.close()
         descriptions += described
     for _ in range(repeats):
-        plan_id, tasks = steps.plan(descriptions)
-    write_all(steps, tasks, repeats)
-    tasks = [steps.balance(plan_id) for _ in range(repeats)][-1]
-    write_all(steps, tasks, repeats)
-    return [steps.commit(plan_id) for _ in range(repeats)][-1].build_id
+        assigned = [*steps.plan((b"", descriptions))]
+    write_all(steps, assigned, repeats)
+    group = assigned[0][0], ()
+    assigned = [[*steps.balance(group)] for _ in range(repeats)][-1]
+    write_all(steps, assigned, repeats)
+    return [[*steps.commit(group)] for _ in range(repeats)][-1][0].build_id
 
 
-def planned(elements: list[Element], transform: prep.WriteShards) -> tuple[object, str, list]:
-    """Take the first two steps; return all steps, the plan id and the tasks."""
+def planned(elements: list[Element], transform: prep.WriteShards) -> tuple[object, list]:
+    """Take the first two steps; return all steps, and what the second one yields."""
     steps = transform._steps()
     bundle = steps.bundle()
     descriptions = [bundle.describe(*element) for element in elements]
     bundle.close()
-    return steps, *steps.plan(descriptions)
+    return steps, [*steps.plan((b"", descriptions))]
 
 
-def write_all(steps: object, tasks, repeats: int) -> None:
-    for task in tasks:
+def write_all(steps: object, assigned, repeats: int) -> None:
+    for one in assigned:
         for _ in range(repeats):
-            assert steps.write(task) > 0
+            assert [*steps.write(one)] == [(one[0], None)]
 
 
 def test_elements_give_the_shards_of_a_folder_with_the_same_images(photos, tmp_path, quiet_build):
@@ -153,8 +154,9 @@ def test_rejected_images_leave_exactly_balanced_shards(with_rejects, tmp_path, c
 def test_a_commit_that_is_killed_is_repeated(place, photos, tmp_path, contents, monkeypatch):
     in_steps(photos, prep.WriteShards(tmp_path / "once" / "pets", shards=4))
     out = tmp_path / "killed" / "pets"
-    steps, plan_id, tasks = planned(photos, prep.WriteShards(out, shards=4))
-    write_all(steps, tasks, 1)
+    steps, assigned = planned(photos, prep.WriteShards(out, shards=4))
+    write_all(steps, assigned, 1)
+    group = assigned[0][0], ()
 
     def kill(*arguments: object, put=LocalPath.put, **__: object) -> None:
         if place.endswith(".put") and arguments[0].name != "dataset.json":
@@ -164,12 +166,12 @@ def test_a_commit_that_is_killed_is_repeated(place, photos, tmp_path, contents, 
     with monkeypatch.context() as patch:
         patch.setattr(f"tfshards.{place}", kill)
         with pytest.raises(KeyboardInterrupt):
-            steps.commit(plan_id)
+            [*steps.commit(group)]
     # runners may repeat a step that was done, too
-    assert steps.balance(plan_id) == []
-    steps.commit(plan_id)
+    assert [*steps.balance(group)] == [(group[0], None)]
+    assert len([*steps.commit(group)]) == 1
     assert contents(out) == contents(tmp_path / "once" / "pets")
-    assert steps.write(tasks[0]) == 0
+    write_all(steps, assigned[:2], 1)
 
 
 def test_a_pipeline_that_failed_runs_again_and_removes_what_it_left(photos, tmp_path, contents):
@@ -342,11 +344,11 @@ def test_wrong_elements_are_named(tmp_path):
 
 
 def test_damaged_or_missing_copies_are_reported(photos, tmp_path):
-    steps, _, tasks = planned(photos, prep.WriteShards(tmp_path / "out", shards=2))
+    steps, assigned = planned(photos, prep.WriteShards(tmp_path / "out", shards=2))
     (spilled,) = tmp_path.glob("out/.staged-*/*.spill")
     spilled.write_bytes(spilled.read_bytes()[:-1])
     with pytest.raises(InputError, match="were damaged after they were listed"):
-        write_all(steps, tasks, 1)
+        write_all(steps, assigned, 1)
     spilled.unlink()
     with pytest.raises(InputError, match=f"{spilled}: cannot be read"):
-        write_all(steps, tasks, 1)
+        write_all(steps, assigned, 1)

@@ -13,7 +13,7 @@ from apache_beam.testing.util import assert_that, equal_to
 from tests.errors import raises
 from tests.format_reader import Folder
 from tests.pictures import image_file
-from tests.prep.test_write_shards import planned
+from tests.prep.test_write_shards import planned, write_all
 from tfshards import loader, prep
 from tfshards.prep import build
 from tfshards.schemas import BuildError, InputError, Manifest, read_manifest
@@ -66,17 +66,17 @@ def run(
         assert_that(result.rejected | beam.Map(lambda one: one[0]), equal_to(REJECTED), "rejected")
 
 
-def write_both(steps: object, plan_id: str, tasks: list) -> None:
-    """Write the shards of the first layout, and of the one after rejects."""
-    for task in tasks:
-        steps.write(task)
-    for task in steps.balance(plan_id):
-        steps.write(task)
+def write_both(steps: object, assigned: list) -> tuple[str, object]:
+    """Write the shards of the first layout, and of the one after rejects; return what is gathered of them."""
+    write_all(steps, assigned, 1)
+    group = assigned[0][0], ()
+    write_all(steps, steps.balance(group), 1)
+    return group
 
 
-def finish(steps: object, plan_id: str, tasks: list) -> Manifest:
-    write_both(steps, plan_id, tasks)
-    return steps.commit(plan_id)
+def finish(steps: object, assigned: list) -> Manifest:
+    (manifest,) = steps.commit(write_both(steps, assigned))
+    return manifest
 
 
 @pytest.fixture(scope="module")
@@ -114,19 +114,18 @@ def test_a_failed_pipeline_leaves_only_what_the_next_one_removes_or_uses(out, ex
     with pytest.raises(Exception, match="not this one"):
         run(transform(out), fails="041.png")
     assert [path for path, _ in out.files_below() if path.name == "build.json"]
-    steps, _, tasks = planned(ELEMENTS, transform(out))
-    for task in tasks[:3]:
-        assert steps.write(task) > 0
+    steps, assigned = planned(ELEMENTS, transform(out))
+    write_all(steps, assigned[:4], 1)
     # of the first pipeline nothing is left
     assert {path.parent for path, _ in out.files_below() if path.suffix == ".spill"} == {steps._staging}
-    later, plan_id, missing = planned(ELEMENTS, transform(out))
-    assert [shard for _, shard in missing] == [tasks[3][1]]
+    later, missing = planned(ELEMENTS, transform(out))
+    assert [task[1] for _, task in missing if task] == [assigned[4][1][1]]
     assert {path.parent for path, _ in out.files_below() if path.suffix == ".spill"} == {later._staging}
     with pytest.raises((BuildError, InputError), match=rf"{steps._staging.name}.*other build"):
-        steps.write(tasks[3])
+        [*steps.write(assigned[4])]
     with raises(BuildError, "another build of the dataset has begun", code="build-overtaken"):
-        steps.balance("0" * 8)
-    finish(later, plan_id, missing)
+        [*steps.balance(("0" * 8, ()))]
+    finish(later, missing)
     assert objects(str(out)) == expected
 
 
@@ -152,15 +151,15 @@ def test_a_pipeline_that_another_build_overtakes_does_not_replace_it(out):
     run(transform(out))
     first = read_manifest(out).build_id
     reseeded = transform(out, seed=1, overwrite=True)
-    steps, plan_id, tasks = planned(ELEMENTS, reseeded)
-    write_both(steps, plan_id, tasks)
+    steps, assigned = planned(ELEMENTS, reseeded)
+    group = write_both(steps, assigned)
     moved = {path: path.read_bytes() for path, _ in steps._staging.files_below()}
     other = build(prep.Examples([{"x": 1}]), str(out), overwrite=True)
     # as if that build had committed before it removed the staged values
     for path, data in moved.items():
         path.write_bytes(data)
     with raises(BuildError, "was committed in the meantime", str(other.folder), code="build-overtaken"):
-        steps.commit(plan_id)
+        [*steps.commit(group)]
     assert read_manifest(out).build_id == other.build_id
     run(reseeded)
     assert read_manifest(out).build_id not in (first, other.build_id)

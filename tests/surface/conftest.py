@@ -12,8 +12,6 @@ from tests.pictures import image_file, write
 from tests.surface.command import snapshot
 from tfshards import loader, prep
 
-QUIET = {"engine": "local"}
-
 
 def picture(number: int) -> bytes:
     """Return a small PNG."""

@@ -82,7 +82,6 @@ FLAGS = {
     "--distance": Flag(("x", "-1", "49", "٣")),
     "--dry-run": SWITCH,
     "--duplicates": choice("drop"),
-    "--engine": choice("local"),
     "--epoch": Flag(("x", "-1")),
     "--epochs": Flag(("x", "1:x"), named="x"),
     "--exclude": TEXT,

@@ -48,7 +48,7 @@ def tfshards(made, tmp_path):
         (top / path).write_text(text.replace(old, new))
 
     (top / "prep/verification/count.py").write_text(FUNCTION)
-    change("prep/cli/verbs.py", "_ROWS = (", ROW)
+    change("src/tfshards/command.py", "_ROWS = (", ROW)
     options = "prep/planning/options.py"
     described = "        compression: compression of the shards"
     change(options, described, f"        note: text about the build.\n{described}")

@@ -11,7 +11,7 @@ import pytest
 from tests.pages import PAGES, ROOT, Runner, commands, sections_of
 from tests.surface import page_data
 from tfshards.command import VERBS
-from tfshards.prep.cli.parser import make_parser
+from tfshards.prep.cli.parser import Parser, make_parser
 
 # tests/test_datasets.py runs datasets.md
 SECTIONS = [
@@ -51,7 +51,7 @@ def test_the_code_of_a_section_runs_and_has_its_result(section, request, tmp_pat
 
 @each_page
 def test_every_block_of_a_page_is_run_or_says_why_not(page):
-    parser = make_parser(VERBS)
+    parser = make_parser(VERBS, Parser.add_verb)
     for block in sections_of(page)[-1].blocks:
         assert block.info or block.language not in ("sh", "python", "check"), block.code
         for path in re.findall(r"(?:tests|examples)/[\w/.]*\w", block.info):

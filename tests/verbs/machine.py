@@ -107,9 +107,7 @@ class Verbs(RuleBasedStateMachine):
     """
 
     inputs: ClassVar[Callable[[Path], Inputs]]
-    places: ClassVar[Callable[[Path], list[Place]]] = staticmethod(
-        lambda home: [Disk(home, {"engine": "local"})]
-    )
+    places: ClassVar[Callable[[Path], list[Place]]] = staticmethod(lambda home: [Disk(home)])
 
     def __init__(self) -> None:
         super().__init__()
@@ -436,7 +434,7 @@ class Verbs(RuleBasedStateMachine):
         if self.of.keys_follow_rows:
             # the same keys, as numbers of rows are
             with pytest.raises(InputError):
-                prep.merge(sources(self.first), self.first.path(new), engine="local")
+                prep.merge(sources(self.first), self.first.path(new))
             for place in self.all_places:
                 place.remove("other")
             return

@@ -12,7 +12,6 @@ from .inputs import KINDS
 from .machine import Verbs
 from .places import Disk, Objects
 
-LOCAL = {"engine": "local"}
 PROCESSES = ["--runner=DirectRunner", "--direct_running_mode=multi_processing", "--direct_num_workers=2"]
 
 
@@ -41,18 +40,18 @@ def test_a_dataset_holds_what_its_verbs_have_made(kind):
 def test_a_dataset_in_a_bucket_has_the_bytes_of_one_on_a_disk(kind, running_servers, monkeypatch):
     server = running_servers.get("moto")
     lead_to(server, monkeypatch)
-    run(kind, 2, 20, lambda home: [Disk(home, LOCAL), Objects(new_bucket(server), "some", LOCAL)])
+    run(kind, 2, 20, lambda home: [Disk(home), Objects(new_bucket(server), "some")])
 
 
 @pytest.mark.processes
 @pytest.mark.campaign
 def test_worker_processes_of_beam_write_the_bytes_of_the_local_engine():
     beam = {"beam_args": PROCESSES}
-    run("photos", 1, 10, lambda home: [Disk(home / "a", LOCAL), Disk(home / "b", beam)])
+    run("photos", 1, 10, lambda home: [Disk(home / "a"), Disk(home / "b", beam)])
 
 
 @pytest.mark.engines
 def test_workers_of_flink_write_the_bytes_of_the_local_engine(engine):  # noqa: F811
     flink = {"beam_args": engine.options}
     # a job takes ten seconds and more
-    run("photos", 1, 5, lambda home: [Disk(home / "a", LOCAL), Disk(home / "b", flink)], steps=4)
+    run("photos", 1, 5, lambda home: [Disk(home / "a"), Disk(home / "b", flink)], steps=4)
