@@ -9,7 +9,6 @@ The stored records are copied, so that order and augmentation do not change.
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import os
 import shutil
@@ -33,13 +32,11 @@ from tfshards.schemas.errors import size
 from tfshards.schemas.index import IntArray as Ints
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.locking import lock
-from tfshards.schemas.storage.untrusted import Limit, open_regular, read_whole
+from tfshards.schemas.storage.untrusted import open_regular
 from tfshards.schemas.storage.verbs import write
 
 # Part of each path, so that an error that names a path shows that it is in a cache.
 FOLDER = "tfshards-cache"
-# The copies that were verified, with what shows that they were not changed.
-_VERIFIED = "verified.json"
 # One byte for each record of the split, 1 if it is in the cache.
 _KEPT = "kept"
 
@@ -95,13 +92,7 @@ class _OtherBytesError(Exception):
 def _fill(folder: Path, source: OpenSplit, *, strict: bool) -> list[AnyPath]:
     root, name, shards = source.root, source.name, source.split.shards
     compression = source.manifest.compression
-    verified = _read_verified(folder)
-    identities = {shard.path: _identity(copy_of(shard, folder)) for shard in shards}
-    missing = [
-        shard
-        for shard in shards
-        if not (found := identities[shard.path]) or verified.get(shard.path) != found
-    ]
+    missing = [shard for shard in shards if not _is_verified(copy_of(shard, folder), shard)]
     num_bytes, free = sum(shard.record_bytes for shard in missing), shutil.disk_usage(folder).free
     if num_bytes > free:
         raise InputError(
@@ -129,7 +120,7 @@ def _fill(folder: Path, source: OpenSplit, *, strict: bool) -> list[AnyPath]:
             write(path, _verified_blocks(root / shard.path, shard, compression, count))
         except _OtherBytesError as error:
             return str(error)
-        verified[shard.path] = _identity(path)
+        os.utime(path, (_stamp(shard), _stamp(shard)))
         return None
 
     with ThreadPoolExecutor(_NUM_THREADS) as threads:
@@ -138,8 +129,6 @@ def _fill(folder: Path, source: OpenSplit, *, strict: bool) -> list[AnyPath]:
         except BaseException:
             stopped.set()
             raise
-        finally:
-            write(folder / _VERIFIED, [json.dumps(verified).encode()])
     wrong = {shard.path: fault for shard, fault in zip(missing, faults, strict=True) if fault is not None}
     if wrong and (strict or compression != "none"):
         problems = [Problem(path, fault) for path, fault in wrong.items()]
@@ -153,21 +142,18 @@ def copy_of(shard: Shard, folder: Path) -> Path:
     return folder / path.relative_to(path.anchor)
 
 
-def _read_verified(folder: Path) -> dict[str, list[int] | None]:
-    try:
-        found = json.loads(read_whole(folder / _VERIFIED, Limit("a list of copies", 1 << 28)))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+def _stamp(shard: Shard) -> int:
+    """Return when a copy was last written, in seconds: another time than now, which any change would set."""
+    return int(shard.digest[-7:], 16)
 
 
-def _identity(path: Path) -> list[int] | None:
-    """Return what differs if a file is another one, or was changed; None if there is none."""
+def _is_verified(path: Path, shard: Shard) -> bool:
+    """Return whether a file is a copy that was compared with its digest, and was not changed since."""
     try:
-        seen = os.stat(path)
+        seen = path.stat()
     except OSError:
-        return None
-    return [seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns]
+        return False
+    return (seen.st_size, seen.st_mtime) == (shard.record_bytes, _stamp(shard))
 
 
 def _verified_blocks(
