@@ -5,14 +5,13 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, TypeAlias, overload
+from typing import Any, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from tfshards.loader.options.load_options import whole_cache_of
 from tfshards.loader.options.selection import absolute, select_features
-from tfshards.loader.options.validation import check_choice
 from tfshards.loader.reading.cache import copied_shards
 from tfshards.loader.reading.frames import Frames, read_values
 from tfshards.loader.reading.source import OpenSplit, split_name
@@ -23,7 +22,6 @@ from tfshards.schemas.storage import any_path
 
 Example: TypeAlias = "dict[str, Any]"
 Batch: TypeAlias = "dict[str, npt.NDArray[Any]]"
-Check: TypeAlias = Literal["crc", "none"]
 
 # Records that are read together when all are.
 _TOGETHER = 1024
@@ -46,7 +44,6 @@ class Records:
             bucket by one request.
         split: its name; may be left out if there is only one.
         select: names of features; by default all.
-        check: "crc" compares the checksums of each record that is read, "none" does not.
         cache: "disk:PATH", a folder to which the shards are copied at first, as by ``load``; None reads them
             where they are.
 
@@ -64,13 +61,11 @@ class Records:
         split: str | None = None,
         *,
         select: Sequence[str] | None = None,
-        check: Check = "crc",
         cache: str | None = None,
     ) -> None:
         path = str(absolute(path))
         cached = whole_cache_of(cache)
-        check_choice("check", check, ("crc", "none"))
-        self._arguments = (path, split, select, check, cache)
+        self._arguments = (path, split, select, cache)
         manifest, root = read_manifest(path), any_path(path)
         source = OpenSplit(root, manifest, split_name(manifest, split, root))
         self.schema: Schema = manifest.schema
@@ -79,7 +74,7 @@ class Records:
         self._columns = Columns(select_features(self.schema, select))
         self._root = source.root
         copies = copied_shards(source, cached, strict=True)
-        self._frames = Frames(source.root, source.split.shards, copies, is_checked=check == "crc")
+        self._frames = Frames(source.root, source.split.shards, copies)
         self._shards = source.split.shards
         self._table: KeyTable | None = None
 
@@ -150,8 +145,8 @@ class Records:
         return read_values(self._root, self._frames, self._columns, numbers)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        path, split, select, check, cache = self._arguments
-        return _reopened, (self.build_id, path, split, {"select": select, "check": check, "cache": cache})
+        path, split, select, cache = self._arguments
+        return _reopened, (self.build_id, path, split, {"select": select, "cache": cache})
 
     def __repr__(self) -> str:
         path, _, select, *_ = self._arguments

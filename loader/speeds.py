@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Of a larger split, the first examples are read again and again, so that they stay in the page cache.
 _BYTES = 512 << 20
-# Elements that the graph counts before it returns to Python.
+# Elements that are counted before the graph returns to Python.
 _TOGETHER = 16
 # Rounds of each measurement, of which the better one counts: other work slows down all stages alike.
 _ROUNDS = 2
@@ -176,23 +176,32 @@ def bench(
 
     from tfshards.loader.pipeline import load_dataset, make_feed
     from tfshards.loader.tensors.records import read_groups
+    from tfshards.loader.tensors.stages import mapped
+
+    def counted(dataset: tf.data.Dataset, count: Callable[..., object]) -> Iterator[int]:
+        """Yield numbers of examples, of several elements each, which the graph counts."""
+        return (
+            int(each.numpy().sum())
+            for each in mapped(dataset, count, in_calling_thread=True).batch(_TOGETHER)
+        )
 
     feed, parsed = make_feed(options, source), load_dataset(replace(options, map_fn=None))
     image = None if sides is None else Image(size=sides, crop=crop)
     loaded = load_dataset(replace(options, image=image))
     groups = read_groups(feed, *feed.begin()).prefetch(2)
     stages = {
-        "records": _in_graph(groups, lambda group: tf.size(group[-1])),
-        "parsed": _in_graph(parsed, lambda _: batch_size),
-        "decoded": _in_graph(loaded, lambda _: batch_size) if image or map_fn else None,
-        "delivered": _in_python(loaded, batch_size),
+        "records": counted(groups, lambda *group: tf.size(group[-1])),
+        "parsed": counted(parsed, lambda *_: tf.constant(batch_size)),
+        "decoded": counted(loaded, lambda *_: tf.constant(batch_size)),
+        "delivered": (batch_size for _ in loaded),
     }
+    if image is None and map_fn is None:
+        del stages["decoded"]
     rates: dict[str, float] = {}
     try:
         for _ in range(_ROUNDS):
-            for name, advance in stages.items():
-                if advance is not None:
-                    rates[name] = max(rates.get(name, 0), _rate(advance, seconds / _ROUNDS))
+            for name, examples in stages.items():
+                rates[name] = max(rates.get(name, 0), _rate(examples, seconds / _ROUNDS))
     except tf.errors.InvalidArgumentError:
         text = f"{dataset} has damaged records: `tfshards verify {dataset} --deep` lists them"
         raise InputError(text, code="shard-damaged") from None
@@ -214,40 +223,10 @@ def _sides(text: str) -> tuple[int, int] | None:
     return None if text == "none" else (int(height), int(width))
 
 
-def _rate(advance: Callable[[], int], seconds: float) -> float:
-    """Return the examples per second that ``advance`` counts, after a quarter of the time to start."""
+def _rate(examples: Iterator[int], seconds: float) -> float:
+    """Return the examples per second of an endless iterator, after a quarter of the time to start."""
     for length in (seconds / 4, seconds):
         began, total = time.perf_counter(), 0
         while (elapsed := time.perf_counter() - began) < length:
-            total += advance()
+            total += next(examples)
     return total / elapsed
-
-
-def _in_graph(
-    dataset: tf.data.Dataset, examples_of: Callable[[tuple[tf.Tensor, ...]], tf.Tensor | int]
-) -> Callable[[], int]:
-    """Return a function that advances an endless dataset in the graph, and counts its examples."""
-    import tensorflow as tf
-
-    iterator = iter(dataset)
-
-    @tf.function(autograph=False)  # type: ignore[untyped-decorator]
-    def advance() -> tf.Tensor:
-        def step(index: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            return index + 1, total + tf.cast(examples_of(iterator.get_next()), tf.int64)
-
-        zeros = (tf.zeros([], tf.int64), tf.zeros([], tf.int64))
-        return tf.while_loop(lambda index, _: index < _TOGETHER, step, zeros, parallel_iterations=1)[1]
-
-    return lambda: int(advance())
-
-
-def _in_python(dataset: tf.data.Dataset, batch_size: int) -> Callable[[], int]:
-    """Return a function that takes a batch of an endless dataset into Python, and returns its examples."""
-    iterator = iter(dataset)
-
-    def advance() -> int:
-        next(iterator)
-        return batch_size
-
-    return advance

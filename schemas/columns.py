@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
@@ -28,12 +28,12 @@ class Block(NamedTuple):
 
     Attributes:
         rows: their places among those that were asked for.
-        records: their data; long ones of a file are parts of its map.
+        records: their data, perhaps read only when it is asked for, once.
         data: the same, shape ``(n, num_bytes)``, if they have one length and are short; else None.
     """
 
     rows: IntArray
-    records: Sequence[bytes | memoryview]
+    records: Iterable[bytes]
     data: Octets | None
 
 
@@ -89,11 +89,12 @@ class Columns:
         """
         found = {feature.name: self._empty(feature, count) for feature in self._features}
         for block in blocks:
-            left = np.arange(len(block.rows))
+            rows, records = block.rows, block.records
             if block.data is not None:
-                left = self._parse_together(block, block.data, found)
-            for index in left.tolist():
-                self._parse_one(block.records[index], int(block.rows[index]), found)
+                left = self._parse_together(rows, together := [*records], block.data, found)
+                rows, records = rows[left], map(together.__getitem__, left.tolist())
+            for row, record in zip(rows.tolist(), records, strict=True):
+                self._parse_one(record, row, found)
         return found
 
     def parse_records(self, records: Sequence[bytes]) -> Values:
@@ -116,16 +117,18 @@ class Columns:
         shape = () if dtype.hasobject else cast("tuple[int, ...]", feature.shape)
         return np.empty((count, *shape), dtype)
 
-    def _parse_together(self, block: Block, matrix: Octets, found: Values) -> npt.NDArray[np.int64]:
+    def _parse_together(
+        self, places: IntArray, records: Sequence[bytes], matrix: Octets, found: Values
+    ) -> IntArray:
         """Parse records of one length, and return the indices of those whose layout is not shared."""
         left = np.arange(len(matrix))
         for _ in range(_MOST_LAYOUTS):
-            layout = self._layout_of(bytes(block.records[int(left[0])])) if len(left) else None
+            layout = self._layout_of(records[int(left[0])]) if len(left) else None
             if layout is None:
                 break
             fitting = layout.fits(matrix if len(left) == len(matrix) else matrix[left])
             chosen = left[fitting]
-            rows = block.rows[chosen]
+            rows = places[chosen]
             fields = matrix if len(chosen) == len(matrix) else matrix[chosen]
             try:
                 for feature in self._features:
@@ -167,11 +170,20 @@ class Columns:
             values = np.ascontiguousarray(block).view("<f4")
         return self._shaped(feature, values)
 
-    def _parse_one(self, record: bytes | memoryview, row: int, found: Values) -> None:
+    def _parse_one(self, record: bytes, row: int, found: Values) -> None:
         try:
-            example = ParsedExample(record)
+            lists, example = single_lists(record) or {}, None
             for feature in self._features:
-                found[feature.name][row] = self._value(feature, *example.typed(feature.name))
+                name = feature.name
+                wire, start, end = lists.get(name, ("", 0, 0))
+                if wire == "bytes" and name in self._texts:
+                    found[name][row] = record[start:end]
+                elif wire == self._numbers.get(name) == "int64" and _is_varint(record[start:end]):
+                    number, _ = _varint(record, start)
+                    found[name][row] = (number + 2**63) % 2**64 - 2**63
+                else:
+                    example = example or ParsedExample(record)
+                    found[name][row] = self._value(feature, *example.typed(name))
         except ValueError as error:
             raise UnparsedError(row, str(error)) from None
 
@@ -253,6 +265,10 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
             raise ValueError(at)
         number |= (data[at] & 127) << shift
     return number, at + 1
+
+
+def _is_varint(data: bytes) -> bool:
+    return 0 < len(data) <= 10 and data[-1] < 128 <= min(data[:-1], default=128)
 
 
 def in_equal_groups(order: IntArray, values: IntArray) -> list[IntArray]:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.loader.examples.content import MAP_SEED, Content, check_takes_weight, pixels_shape
+from tfshards.loader.examples.content import MAP_SEED, Content, pixels_shape
 from tfshards.loader.examples.ops import NUMPY
 from tfshards.loader.options.load_options import WEIGHT
 from tfshards.loader.reading.damage import PADDING
@@ -82,17 +82,8 @@ def joined(parts: Sequence[Columns]) -> Columns:
 
 def delivered(content: Content, columns: Columns) -> Batch:
     """Return a batch as the user gets it."""
-    weights = [columns[WEIGHT]] if content.adds_weight else []
-    if content.user_map is not None:
-        batch = _nested([*columns[""]])
-    else:
-        values = {feature.name: columns[feature.name] for feature in content.features}
-        batch = tuple(values.values()) if content.as_tuple else values
-    if not weights:
-        return batch
-    if content.user_map is not None:
-        check_takes_weight(batch, f"a {type(batch).__name__}")
-    return {**batch, WEIGHT: weights[0]} if isinstance(batch, dict) else (*batch, weights[0])
+    values = columns if content.user_map is None else _nested([*columns[""]])
+    return content.delivered(values, columns[WEIGHT] if content.adds_weight else None)
 
 
 def _nested(values: Sequence[Any]) -> Batch:
@@ -105,6 +96,6 @@ def _nested(values: Sequence[Any]) -> Batch:
     if isinstance(first, (bytes, str)):
         return objects(values)
     if first is None:
-        raise OptionsError("map_fn returns None; return tensors, alone or in dicts and tuples")
+        raise OptionsError("map_fn returns None; return the values that go into a batch")
     arrays = [np.asarray(value) for value in values]
     return np.stack(arrays) if len({array.shape for array in arrays}) == 1 else objects(arrays)

@@ -28,21 +28,6 @@ from tfshards.schemas.pixels import as_image, left_behind, likely_images, pixel_
 MAP_SEED = "map seed"
 
 
-def check_takes_weight(returned: object, kind: str) -> None:
-    """Raise OptionsError unless what ``map_fn`` returns, named ``kind``, has room for the weights."""
-    if isinstance(returned, dict):
-        if WEIGHT in returned:
-            raise OptionsError(
-                f"map_fn returns {WEIGHT!r}, which remainder='pad' and sample_weights= add; rename it, or "
-                "store the weights as a feature and name that in sample_weights="
-            )
-    elif type(returned) is not tuple:
-        raise OptionsError(
-            f"map_fn returns {kind}, to which the weights of remainder='pad' and sample_weights= cannot be "
-            "added; return a dict or a tuple, such as (value,)"
-        )
-
-
 def with_pixel_images(
     features: Sequence[Feature], schema: Schema, image: Image | Mapping[str, Image] | None
 ) -> tuple[Feature, ...]:
@@ -224,6 +209,28 @@ class Content:
                 decoded = moved_points(ops, decoded, self.points, name, image, region[0], draws)
             decoded[name] = pixels
         return decoded
+
+    def delivered(self, values: Any, weights: Array | None) -> Any:  # noqa: ANN401
+        """Return a batch as the user gets it.
+
+        Args:
+            values: the features by name, or what the user's function returned.
+            weights: the weights of the examples, if they are delivered.
+        """
+        batch = values
+        if self.user_map is None:
+            batch = {feature.name: values[feature.name] for feature in self.features}
+            batch = tuple(batch.values()) if self.as_tuple else batch
+        if weights is None:
+            return batch
+        if self.user_map is not None and (
+            WEIGHT in batch if isinstance(batch, dict) else type(batch) is not tuple
+        ):
+            raise OptionsError(
+                f"map_fn must return a tuple, such as (value,), or a dict without {WEIGHT!r}, to which the "
+                "weights of remainder='pad' and sample_weights= are added"
+            )
+        return {**batch, WEIGHT: weights} if isinstance(batch, dict) else (*batch, weights)
 
     def draws(self, epoch: int, numbers: Ints) -> dict[str, npt.NDArray[Any]]:
         """Return the random draws for some examples of an epoch by name, of each the rows of an array."""

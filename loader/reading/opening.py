@@ -12,7 +12,6 @@ from tfshards.loader.reading.frames import REMEDY, Frames
 from tfshards.loader.reading.source import OpenSplit
 from tfshards.loader.reading.windows import Windows
 from tfshards.schemas import FormatError, OptionsError, Problem, Shard
-from tfshards.schemas.companions import read_index
 from tfshards.schemas.digests import NUM_LAST_BYTES
 from tfshards.schemas.errors import size
 from tfshards.schemas.storage import AnyPath
@@ -29,25 +28,20 @@ def open_frames(source: OpenSplit, options: LoadOptions) -> tuple[Frames, Damage
     """
     root, shards = source.root, source.split.shards
     is_skipped = options.on_damage == "skip"
-    # Two threads ask for one shard at the same time, so that 32 shards in a store take two round trips.
     with ThreadPoolExecutor(_NUM_REMOTE if root.is_far else _NUM_LOCAL) as threads:
         files = list(threads.map(lambda shard: _file_problem(root, shard), shards))
-        indexes = list(threads.map(lambda shard: read_index(root, shard), shards))
-    problems = [problem for _, of_index in indexes for problem in of_index]
-    if not is_skipped:
-        found = zip(shards, files, strict=True)
-        problems = [Problem(shard.path, fault) for shard, (fault, _) in found if fault] + problems
-    if problems:
-        what = "indexes of the shards" if is_skipped else f"shards of split {source.name!r}"
-        raise FormatError(f"{root}: the {what} ({REMEDY})", problems)
+    found = zip(shards, files, strict=True)
+    problems = [Problem(shard.path, fault) for shard, (fault, _) in found if fault]
+    if problems and not is_skipped:
+        raise FormatError(f"{root}: the shards of split {source.name!r} ({REMEDY})", problems)
     frames = Frames(
         root,
         shards,
         copied_shards(source, options.cached, strict=not is_skipped),
-        indexes=[index for index, _ in indexes],
         versions=[version for _, version in files] if root.is_far else (),
         is_whole=not is_skipped,
     )
+    frames.read_indexes()
     if is_skipped:
         _check_own(frames, [fault for fault, _ in files])
     return frames, Damage(frames, is_skipped=is_skipped)

@@ -7,13 +7,7 @@ from typing import TypeAlias
 
 import tensorflow as tf
 
-from tfshards.loader.examples.content import (
-    MAP_SEED,
-    Content,
-    check_takes_weight,
-    without_elements,
-)
-from tfshards.loader.options.load_options import WEIGHT
+from tfshards.loader.examples.content import MAP_SEED, Content, without_elements
 from tfshards.loader.options.worker import num_cpus
 from tfshards.loader.reading.damage import PADDING
 from tfshards.loader.tensors.decode import GRAPH, decode_image
@@ -57,19 +51,13 @@ def without_padding(values: Nest, extra: Mapping[str, tf.Tensor]) -> Batch:
 
 def delivered(content: Content, values: Nest, extra: Mapping[str, tf.Tensor]) -> Nest:
     """Return a batch as it is delivered to the user."""
-    batch = values
-    if content.user_map is None:
-        batch = with_elements(content, values)
-        batch = tuple(batch.values()) if content.as_tuple else batch
-    if not content.adds_weight:
-        return batch
+    batch = with_elements(content, values) if content.user_map is None else values
     weights = extra.get("weight")
-    if "real" in extra:
+    if "real" in extra and content.adds_weight:
         # padding has weight 0
         every = tf.ones_like(extra["real"], tf.float32) if weights is None else weights
         weights = tf.where(extra["real"], every, 0)
-    # check_returned() has rejected anything else.
-    return {**batch, WEIGHT: weights} if isinstance(batch, dict) else (*batch, weights)
+    return content.delivered(batch, weights)
 
 
 # tf.io.decode_raw has no kernels for these; the same bits are decoded as the other type.
@@ -164,8 +152,6 @@ def _batches(feed: Feed, begin: tf.Tensor, end: tf.Tensor) -> tf.data.Dataset:
         steps = parsed
     else:
         examples = parsed.map(_example_work(content), DECODED_PER_CPU * num_cpus())
-        if content.user_map is not None:
-            check_returned(examples.element_spec[0], content.adds_weight)
         specs = [each for each in tf.nest.flatten(examples.element_spec) if isinstance(each, tf.TensorSpec)]
         batch = examples.ragged_batch if any(is_list(each.shape) for each in specs) else examples.batch
         steps = batch(order.batch_size, drop_remainder=True)
@@ -242,42 +228,18 @@ def _example_work(content: Content) -> Callable[..., Batch]:
     if user_map is None:
         return decode
 
-    @without_autograph
-    def prepare(values: Mapping[str, tf.Tensor], extra: Mapping[str, tf.Tensor]) -> Values:
-        decoded, kept = decode(values, extra)
-        example = with_elements(content, decoded)
-        # the seed is kept, so that there is an element even if the function returns nothing, which is refused
-        return example, {**kept, MAP_SEED: extra[MAP_SEED]}
-
     # AutoGraph converts the user's function, and nothing else
     converted = tf.function(user_map)
 
     @without_autograph
     def work(values: Mapping[str, tf.Tensor], extra: Mapping[str, tf.Tensor]) -> Batch:
-        example, kept = prepare(values, extra)
-        return converted(example, extra[MAP_SEED]), kept
+        decoded, kept = decode(values, extra)
+        returned = converted(with_elements(content, decoded), extra[MAP_SEED])
+        if returned is None or not tf.nest.flatten(returned):
+            raise OptionsError(f"map_fn returns {returned}; return the tensors that go into a batch")
+        return returned, kept
 
     return work
-
-
-def check_returned(spec: object, adds_weight: bool) -> None:
-    """Raise unless results of ``map_fn`` with this ``element_spec`` can be batched."""
-    leaves = tf.nest.flatten(spec)
-    if not leaves:
-        raise OptionsError(f"map_fn returns {spec!r}; it must return the tensors that go into a batch")
-    for leaf in leaves:
-        if not isinstance(leaf, (tf.TensorSpec, tf.RaggedTensorSpec)):
-            kind = type(leaf).__name__.removesuffix("Spec").replace("NoneTensor", "None")
-            raise OptionsError(f"map_fn returns {kind}; return tensors, alone or in dicts and tuples")
-        is_whole = leaf.shape.rank is not None and None not in leaf.shape.as_list()
-        if isinstance(leaf, tf.TensorSpec) and not is_whole and not is_list(leaf.shape):
-            raise OptionsError(
-                f"map_fn returns a tensor of shape {leaf.shape}: examples whose shapes may differ cannot be "
-                "batched; give each the same size, for example with tf.image.resize, or state its shape "
-                "with tf.ensure_shape"
-            )
-    if adds_weight:
-        check_takes_weight(spec, "a tensor" if isinstance(spec, tf.TypeSpec) else f"a {type(spec).__name__}")
 
 
 def is_list(shape: tf.TensorShape) -> bool:

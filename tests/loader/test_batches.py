@@ -144,7 +144,11 @@ except ModuleNotFoundError as error:
 
 @pytest.mark.parametrize(
     ("returned", "code"),
-    [([0.0], "cannot be added"), ({"sample_weight": 1}, "rename it"), (None, "return tensors, alone")],
+    [
+        ([0.0], "map_fn must return"),
+        ({"sample_weight": 1}, "map_fn must return"),
+        (None, "returns None; return"),
+    ],
 )
 def test_results_that_cannot_be_delivered_are_refused(scenes, returned, code):
     run = batches(scenes, batch_size=4, remainder="pad", map_fn=lambda example, seed: returned)

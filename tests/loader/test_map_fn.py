@@ -142,31 +142,16 @@ def test_errors_in_the_function_are_raised_unchanged(photos):
         list(load(photos, batch_size=2, map_fn=failing))
 
 
-def unknown(example, _):
-    return {"a": {"b": example["tags"][tf.newaxis]}}
-
-
 # the function, its options, and the message
 REFUSED = [
-    (lambda example, seed: None, {}, "map_fn returns None; return tensors, alone"),
-    (lambda example, seed: {}, {}, "map_fn returns {}; it must return the tensors"),
-    (unknown, {}, r"map_fn returns a tensor of shape \(1, None\): .* tf.ensure_shape"),
-    (
-        lambda example, seed: (seed, tf.sparse.from_dense(seed)),
-        {},
-        "map_fn returns SparseTensor; return tensors",
-    ),
-    (lambda example, seed: example["photo"], {"image": Image()}, r"\(None, None, 3\): .*tf.image.resize"),
-    (lambda example, seed: seed, {"remainder": "pad"}, r"to which the weights .* such as \(value,\)"),
-    (
-        lambda example, seed: {"sample_weight": seed},
-        {"sample_weights": "balanced"},
-        "map_fn returns 'sample_weight', which remainder='pad' and sample_weights= add; rename it",
-    ),
+    (lambda example, seed: None, {}, "map_fn returns None; return the tensors"),
+    (lambda example, seed: {}, {}, "map_fn returns {}; return the tensors"),
+    (lambda example, seed: seed, {"remainder": "pad"}, r"map_fn must return .* such as \(value,\)"),
+    (lambda example, seed: {"sample_weight": seed}, {"sample_weights": "balanced"}, "map_fn must return"),
 ]
 
 
 @pytest.mark.parametrize(("map_fn", "options", "message"), REFUSED)
-def test_functions_whose_results_cannot_be_batched_are_refused(photos, map_fn, options, message):
+def test_functions_whose_results_cannot_be_delivered_are_refused(photos, map_fn, options, message):
     with pytest.raises(OptionsError, match=message):
         load(photos, batch_size=2, map_fn=map_fn, **options)
