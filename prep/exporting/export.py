@@ -260,9 +260,9 @@ def _groups(exported: _Exported, shard: Shard, check: Callable[[], object]) -> I
     footers: list[bytes] = []
 
     def records() -> Iterator[bytes]:
-        for _, data, ends in read_parts(path, exported.compression, index, np.arange(shard.num_examples)):
-            footers.extend(ends)
-            yield from data
+        for part in read_parts(path, exported.compression, index, np.arange(shard.num_examples)):
+            footers.extend(part.footers)
+            yield from part.data
 
     for group in in_groups(records(), len, _GROUP_BYTES, _GROUP_ROWS):
         try:

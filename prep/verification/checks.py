@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
-import numpy as np
-
 from tfshards.prep.progress.threads import Tick
-from tfshards.prep.records.frames import Frame, read_in_order
+from tfshards.prep.records.frames import Frame
+from tfshards.prep.records.shard_file import scan
 from tfshards.prep.records.values import parse_record
 from tfshards.prep.sources.keys import to_text
 from tfshards.prep.verification.report import RecordProblem
 from tfshards.schemas import Feature, Manifest, Problem, Shard
 from tfshards.schemas.companions import read_index, read_keys, read_labels
-from tfshards.schemas.digests import examples_digest
-from tfshards.schemas.example import Decoded
-from tfshards.schemas.index import FRAME_OVERHEAD, IntArray, RecordIndex
+from tfshards.schemas.index import IntArray, RecordIndex
 from tfshards.schemas.manifest import OTHER_BYTES
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.verbs import read_once
 
 # How many images of one shard are queued or being decoded; all of them are in memory.
 _MAX_WAITING = 16
-_TICK_BYTES = 1 << 20
 # Starts to decode an image, and returns what will be wrong with it, or None.
 Decode: TypeAlias = Callable[[bytes, Feature], "Future[str | None]"]
 
@@ -85,9 +81,12 @@ def record_problems(
 
     The records are read by the index, so that damage hides no other record. A shard whose index is damaged
     is read in order.
+
+    Raises:
+        OSError: the file cannot be read.
     """
-    faults: dict[int, tuple[int, str]] = {}
     decoding: deque[tuple[Frame, Future[str | None]]] = deque()
+    undecodable: list[Frame] = []
     images = [feature for feature in manifest.schema.features if feature.is_encoded]
     # a memoryview returns Python integers, and faster than an array its own
     labels = None if companions.labels is None else companions.labels.data
@@ -99,70 +98,44 @@ def record_problems(
         )
         if feature and values is not None
     ]
-    lengths: list[int] = []
-    checksums: list[int] = []
-    is_whole = follows = True
 
     def decoded(num_waiting: int) -> None:
         while len(decoding) > num_waiting:
             frame, future = decoding.popleft()
             if fault := future.result():
-                faults[frame.number] = frame.offset, fault
+                undecodable.append(frame._replace(data=None, fault=fault))
 
-    for frame in _frames(folder, shard, manifest, companions.index, tick):
-        number, fault = frame.number, frame.fault
-        if frame.data is None:
-            # records of another shard differ from their start on: one report is enough
-            if follows and fault:
-                faults[number] = frame.offset, fault
-            is_whole = False
-            break
-        lengths.append(len(frame.data))
-        checksums.append(frame.checksum)
-        values: dict[str, Decoded] = {}
-        if not fault:
-            values, fault = parse_record(frame.data, manifest)
-        for name, path, of_file in listed if not fault and follows and number < shard.num_examples else ():
-            if values[name][0] != of_file[number]:
-                both = (values[name][0], of_file[number])
+    def look(frame: Frame) -> None:
+        values = parse_record(frame.data or b"", manifest)
+        for name, path, of_file in listed if frame.number < shard.num_examples else ():
+            if values[name][0] != of_file[frame.number]:
+                both = (values[name][0], of_file[frame.number])
                 own, other = (to_text(value) if isinstance(value, bytes) else value for value in both)
-                fault, follows = f"has the {name} {own!r}, but {path} lists {other!r}", False
-        if fault:
-            faults[number] = frame.offset, fault
-        elif decode:
+                # records of another shard differ from their start on: one report is enough
+                listed.clear()
+                raise ValueError(f"has the {name} {own!r}, but {path} lists {other!r}")
+        if decode:
             for feature in images:
                 for data in cast("list[bytes]", values[feature.name]):
                     decoding.append((frame, decode(data, feature)))
             decoded(_MAX_WAITING)
-    decoded(0)
-    problems: list[Problem] = [companions.problem(shard, each, *faults[each]) for each in sorted(faults)]
-    if is_whole and len(lengths) != shard.num_examples:
-        message = f"holds {len(lengths)} records, but the manifest lists {shard.num_examples}"
-        problems.append(Problem(shard.path, message))
-    if is_whole and not problems:
-        found = examples_digest(np.array(lengths, np.int64), np.array(checksums, np.uint32))
-        if found != shard.examples_digest:
-            lists = f"but the manifest lists {shard.examples_digest}"
-            problems.append(Problem(shard.path, f"its records have the digest {found}, {lists}"))
-    return problems
 
-
-def _frames(
-    folder: AnyPath, shard: Shard, manifest: Manifest, index: RecordIndex | None, tick: Tick
-) -> Iterator[Frame]:
-    """Yield all frames of a shard; of a file that cannot be read, at the end one that says so."""
     # a compressed file is shorter than its content
     share = shard.num_bytes / max(1, shard.record_bytes)
-    path, compression = folder / shard.path, manifest.compression
-    frame, done = Frame(-1, 0, None), 0
-    try:
-        for frame in read_in_order(path, compression, index):
-            yield frame
-            if frame.offset - done >= _TICK_BYTES:
-                tick(int((frame.offset - done) * share))
-                done = frame.offset
-    except OSError as error:
-        end = frame.offset + (0 if frame.data is None else FRAME_OVERHEAD + len(frame.data))
-        yield Frame(frame.number + 1, end, None, fault=f"cannot be read: {error.strerror}")
-    finally:
-        tick(int(max(0, shard.record_bytes - done) * share))
+    path = folder / shard.path
+    records, faults = scan(
+        path, manifest.compression, look, companions.index, lambda count: tick(int(count * share))
+    )
+    decoded(0)
+    found = {each.record: (each.offset, each.fault) for each in faults}
+    found |= {each.number: (each.offset, each.fault or "") for each in undecodable}
+    problems: list[Problem] = [companions.problem(shard, each, *found[each]) for each in sorted(found)]
+    if problems:
+        return problems
+    fault = ""
+    if len(records.lengths) != shard.num_examples:
+        fault = f"holds {len(records.lengths)} records, but the manifest lists {shard.num_examples}"
+    elif records.digest != shard.examples_digest:
+        lists = f"but the manifest lists {shard.examples_digest}"
+        fault = f"its records have the digest {records.digest}, {lists}"
+    return [Problem(shard.path, fault)] if fault else []

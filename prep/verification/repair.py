@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
 from pathlib import PurePath
 
 from tfshards.prep.building.made import made_of
 from tfshards.prep.progress.lines import report_line
-from tfshards.prep.records.frames import Frame, RecordError
+from tfshards.prep.records.frames import Frame
 from tfshards.prep.records.shard_file import scan
 from tfshards.prep.sources.staging_folder import remove_staged, unfinished_in
 from tfshards.prep.verification.report import VerificationReport
@@ -55,9 +54,7 @@ def _rebuilt(folder: AnyPath, manifest: Manifest, damaged: Collection[str]) -> I
     """Yield what can be rebuilt: the companions of sound shards of which one is damaged, and other files."""
     for shard in manifest.shards:
         if shard.path not in damaged and {*shard.companion_digests} & {*damaged}:
-            # a record that is damaged in spite of the digest was written so; verify with deep names it
-            with suppress(RecordError):
-                yield from _companions(folder, shard, manifest).items()
+            yield from _companions(folder, shard, manifest).items()
     for view, data in view_files(manifest).items():
         yield f"{manifest.folder}/{view}", data
     yield f"{manifest.folder}/{MANIFEST_NAME}", read_whole(folder / MANIFEST_NAME, METADATA)
@@ -75,10 +72,11 @@ def _companions(folder: AnyPath, shard: Shard, manifest: Manifest) -> dict[str, 
         if key:
             keys.append(example.required_key())
 
-    records = scan(folder / shard.path, manifest.compression, look)
-    return records.describe(
-        shard.path, labels_bytes(labels) if label else None, keys if key else None, shard.companions
-    )[1]
+    # a record that is damaged in spite of the digest was written so: its companions have another digest
+    records, _ = scan(folder / shard.path, manifest.compression, look)
+    file = shard.num_bytes, shard.digest, shard.last_bytes
+    listed = labels_bytes(labels) if label else None
+    return records.describe(shard.path, file, listed, keys if key else None, shard.companions)[1]
 
 
 def _replace(dataset: AnyPath, path: str, data: bytes) -> bool:
