@@ -78,6 +78,7 @@ def drawn(schema: Schema, side: int, values: Mapping[str, Decoded]) -> Picture:
 
 def _shares(values: Decoded, form: Coordinates, size: tuple[int, int]) -> Floats:
     """Return two corners of each box, or each labeled keypoint, as fractions of the sides of an image."""
+    found: Floats
     if form.are_boxes:
         found = edges_of(values, form.order).reshape(-1, 2, 2)
         # NaN is not less than anything

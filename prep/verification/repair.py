@@ -10,7 +10,6 @@ from tfshards.prep.progress.lines import report_line
 from tfshards.prep.records.frames import Frame
 from tfshards.prep.records.shard_file import scan
 from tfshards.prep.sources.staging_folder import remove_staged, unfinished_in
-from tfshards.prep.verification.report import VerificationReport
 from tfshards.prep.views.files import view_files
 from tfshards.prep.writing.build_folder import BuildFolder, is_owned
 from tfshards.schemas import Manifest, Problem, Shard
@@ -28,12 +27,15 @@ _EDITS = ("append", "remove", "relabel")
 
 def repaired(
     name: str, folder: AnyPath, manifest: Manifest, problems: Sequence[Problem]
-) -> VerificationReport:
-    """Rebuild the damaged files of a locked dataset that need no inputs, and return the report.
+) -> tuple[tuple[Problem, ...], tuple[str, ...], tuple[str, ...]]:
+    """Rebuild the damaged files of a locked dataset that need no inputs.
 
     These are indexes, labels and keys, which follow from their shards if those are sound, and the views and
     the copy of the manifest in the folder of the build. A file is only replaced by one that has its digest in
     the manifest, and only in a folder that tfshards made.
+
+    Returns:
+        The problems that are left, the paths of the files that were rebuilt, and how to repair the others.
     """
     remove_staged(folder)
     damaged = {problem.place for problem in problems}
@@ -47,7 +49,7 @@ def repaired(
     # what replaced a damaged file had its digest in the manifest
     left = tuple(problem for problem in problems if problem.place not in done)
     remedies = _remedies(name, folder, manifest, {problem.place for problem in left})
-    return VerificationReport(name, left, tuple(done), tuple(remedies))
+    return left, tuple(done), tuple(remedies)
 
 
 def _rebuilt(folder: AnyPath, manifest: Manifest, damaged: Collection[str]) -> Iterator[tuple[str, bytes]]:
