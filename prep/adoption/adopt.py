@@ -149,10 +149,7 @@ def _read_all(folder: AnyPath, chosen: ChosenFiles, label: str | None) -> dict[s
         found = in_threads(read, chosen.paths, meter.add)
     if problems := [each for each in found if isinstance(each, Problem)]:
         raise FormatError(f"{folder} cannot be adopted, nothing was written", problems)
-    files = {path: each for path, each in zip(chosen.paths, found, strict=True) if isinstance(each, _Read)}
-    if not any(len(each.records.lengths) for each in files.values()):
-        raise InputError(f"{folder}: the TFRecord files hold no records, so there is nothing to adopt")
-    return files
+    return {path: each for path, each in zip(chosen.paths, found, strict=True) if isinstance(each, _Read)}
 
 
 def _write(

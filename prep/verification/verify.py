@@ -172,12 +172,17 @@ def _problems(
     def look(shard: Shard, tick: Tick) -> list[Problem]:
         of_file, found = _file_problems(folder, shard, tick), _Companions.of(folder, shard)
         of_records: list[Problem] = []
-        if is_deep and (folder / shard.path).is_file():
-            of_records = _record_problems(folder, shard, manifest, found, decode, tick)
-            if of_file and not of_records:
+        try:
+            if is_deep:
+                of_records = _record_problems(folder, shard, manifest, found, decode, tick)
+            if is_deep and of_file and not of_records:
                 how = "" if manifest.compression == "none" else ", or compressed differently"
                 message = f"its records are those that were written, but in a different order{how}"
                 of_records.append(Problem(shard.path, message))
+        except OSError as error:
+            # as before, when its digest was computed, or only now
+            of_file = of_file or [Problem(shard.path, f"cannot be read: {error.strerror}")]
+            return of_file + found.problems
         if is_deep and not of_records:
             if found.keys:
                 hashes[shard] = hash_array(map(hash_key, found.keys))
@@ -282,6 +287,9 @@ def _record_problems(
 
     The records are read by the index, so that damage hides no other record. A shard whose index is damaged
     is read in order.
+
+    Raises:
+        OSError: the shard cannot be read.
     """
     decoding: deque[tuple[Frame, Future[str | None]]] = deque()
     # by number of the record: the offset of its frame, and what is wrong
