@@ -60,7 +60,7 @@ def test_boxes_of_coco_are_drawn_over_their_images(tmp_path):
     content = json.dumps({"images": images, "annotations": [box], "categories": [{"id": 1, "name": "cat"}]})
     (tmp_path / "in/annotations/instances_train2017.json").write_text(content)
     note, shown = pictures(Coco(tmp_path / "in"), tmp_path)
-    assert "Over the images: xywh 'objects/bbox'." in note
+    assert "Drawn over the images: 'objects/bbox' (xywh)." in note
     # one of three equal images has a box
     assert len(shown) == 2
 
@@ -74,7 +74,7 @@ def test_masks_are_drawn_over_their_images(tmp_path):
             (tmp_path / "in" / folder).mkdir(parents=True, exist_ok=True)
             image.save(tmp_path / "in" / folder / f"{number}.png")
     note, shown = pictures(ImageFolder(tmp_path / "in"), tmp_path)
-    assert "Over the images: mask 'mask'." in note
+    assert "Drawn over the images: 'mask' (mask)." in note
     assert len(shown) == 2
 
 
@@ -85,5 +85,5 @@ def test_declared_keypoints_are_drawn_over_their_images(tmp_path):
     rows = [{"file_name": f"{n}.png", "points": [[20, 30, 2 * (n == 1)], [0, 0, 0]]} for n in range(3)]
     (tmp_path / "t.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     note, shown = pictures(Table(tmp_path / "t.jsonl", {"points": "xyv"}), tmp_path)
-    assert "Over the images: xyv 'points'." in note
+    assert "Drawn over the images: 'points' (xyv)." in note
     assert len(shown) == 2
