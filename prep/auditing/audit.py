@@ -10,21 +10,19 @@ from typing import get_args
 
 from tfshards.prep.auditing.findings import (
     ExampleKind,
+    Examples,
     Finding,
     FoundExample,
     Kind,
     class_counts,
     class_findings,
-    repeat_findings,
-    size_findings,
-)
-from tfshards.prep.auditing.similar import DEFAULT_DISTANCE, check_distance
-from tfshards.prep.auditing.survey import (
-    Examples,
     compared_of,
     image_features,
+    repeat_findings,
+    size_findings,
     survey,
 )
+from tfshards.prep.auditing.similar import DEFAULT_DISTANCE, check_distance
 from tfshards.prep.progress.lines import report_line
 from tfshards.prep.records.dataset_files import check_new_file
 from tfshards.prep.sources.keys import holds_written_keys, write_keys

@@ -6,13 +6,13 @@ import base64
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
-from typing import NamedTuple, TypeAlias, TypeVar, cast
+from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
 
@@ -39,7 +39,6 @@ from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.verbs import put
 from tfshards.schemas.summary import escaped, span
 
-T = TypeVar("T")
 # The split of an example, and its number in it.
 At: TypeAlias = tuple[str, int]
 _TEMPLATES = Path(__file__).with_name("templates")
@@ -127,13 +126,19 @@ def report(
         is_large = bool(marks) and len(chosen) <= _MOST_MARKED
         sides = dict.fromkeys([*texts, *sample], 0)
         sides |= dict.fromkeys(chosen, _MARKED_SIDE if is_large else _side(len(chosen)))
-        sides |= {(one.split, one.number): _CASE_SIDE for case in cases for one in case.examples}
+        for one in (one for case in cases for one in case.examples):
+            sides[one.split, one.number] = max(_CASE_SIDE, sides.get((one.split, one.number), 0))
+        numbers = {
+            name: np.array(sorted(number for of, number in sides if of == name), np.int64)
+            for name in manifest.splits
+        }
 
-        def card(found: Found) -> _Card:
+        def card(found: Found) -> tuple[At, _Card]:
             at = found.split, found.number
-            return _card(found, sides[at] if image else 0, has_text=at in texts)
+            return at, _card(found, sides[at] if image else 0, has_text=at in texts)
 
-        cards = _read(origin, sides, card)
+        parts = look_at(root, manifest, numbers, lambda some: [*map(card, some)], "report")
+        cards = dict(chain.from_iterable(parts))
     page = {
         "manifest": manifest,
         "format": FORMAT_VERSION,
@@ -198,19 +203,6 @@ class _Choice:
     def _at(self, rows: IntArray) -> list[At]:
         found = zip(self._split[rows].tolist(), self._number[rows].tolist(), strict=True)
         return [(self._names[split], number) for split, number in found]
-
-
-def _read(origin: Origin, chosen: Collection[At], look: Callable[[Found], T]) -> dict[At, T]:
-    """Return what ``look`` returns for chosen examples."""
-    numbers = {name: [number for of, number in chosen if of == name] for name in origin.manifest.splits}
-    parts = look_at(
-        origin.root,
-        origin.manifest,
-        {name: np.array(sorted(own), np.int64) for name, own in numbers.items()},
-        lambda some: [((one.split, one.number), look(one)) for one in some],
-        "report",
-    )
-    return dict(pair for part in parts for pair in part)
 
 
 class _Card(NamedTuple):
