@@ -36,9 +36,9 @@ from tfshards.prep.sources.table import Table as Table
 from tfshards.prep.sources.yolo import Yolo as Yolo
 from tfshards.prep.verification.info import Info as Info
 from tfshards.prep.verification.info import info as info
-from tfshards.prep.verification.report import RecordProblem as RecordProblem
-from tfshards.prep.verification.report import VerificationReport as VerificationReport
 from tfshards.prep.verification.show import show as show
+from tfshards.prep.verification.verify import RecordProblem as RecordProblem
+from tfshards.prep.verification.verify import VerificationReport as VerificationReport
 from tfshards.prep.verification.verify import verify as verify
 
 def install_text(error: ModuleNotFoundError, what: str) -> str: ...

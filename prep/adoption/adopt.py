@@ -21,7 +21,6 @@ from tfshards.prep.building.state import OutputState, difference, inspect_output
 from tfshards.prep.engines.table import Tick, in_threads
 from tfshards.prep.planning.plan import label_counts
 from tfshards.prep.progress.lines import Meter, report_warning
-from tfshards.prep.records.frames import Frame, RecordError
 from tfshards.prep.records.shard_file import Records, scan
 from tfshards.prep.sources.classes import ClassNames, given_class_names
 from tfshards.prep.sources.staging_folder import remove_staged
@@ -49,6 +48,7 @@ class _Read(NamedTuple):
     """What one file holds."""
 
     records: Records
+    file: tuple[int, str, str]
     features: Features
 
 
@@ -135,25 +135,18 @@ def _read_all(folder: AnyPath, chosen: ChosenFiles, label: str | None) -> dict[s
     def read(path: str, tick: Tick) -> _Read | Problem:
         features = Features(path, label)
 
-        def look(frame: Frame) -> None:
-            tick(0)
-            features.look(frame)
-
-        try:
-            found = _Read(scan(folder / path, chosen.compression, look), features)
-        except RecordError as error:
+        records, faults = scan(folder / path, chosen.compression, features.look, tick=lambda _: tick(0))
+        for error in faults:
             return Problem(path, f"record {error.record} at byte {error.offset}: {error.fault}")
-        tick(found.records.file[0])
+        found = _Read(records, (folder / path).read_once(), features)
+        tick(found.file[0])
         return found
 
     with Meter("adopt", sum((folder / path).stat().st_size for path in chosen.paths)) as meter:
         found = in_threads(read, chosen.paths, meter.add)
     if problems := [each for each in found if isinstance(each, Problem)]:
         raise FormatError(f"{folder} cannot be adopted, nothing was written", problems)
-    files = {path: each for path, each in zip(chosen.paths, found, strict=True) if isinstance(each, _Read)}
-    if not any(len(each.records.lengths) for each in files.values()):
-        raise InputError(f"{folder}: the TFRecord files hold no records, so there is nothing to adopt")
-    return files
+    return {path: each for path, each in zip(chosen.paths, found, strict=True) if isinstance(each, _Read)}
 
 
 def _write(
@@ -197,11 +190,12 @@ def _described(
     for split, paths in chosen.splits.items():
         shards, labels = [], [np.zeros(0, np.int64)]
         for number, path in enumerate(paths):
-            records, features = files[path]
+            records, file, features = files[path]
             if schema.label:
                 labels.append(np.array(features.labels[schema.label.name], np.int64))
             shard, contents = records.describe(
                 path,
+                file,
                 labels_bytes(labels[-1]) if schema.label else None,
                 features.keys if schema.key else None,
                 # next to where a build would write it

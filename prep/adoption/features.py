@@ -7,9 +7,9 @@ import struct
 from array import array
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import reduce
-from typing import NamedTuple, TypeAlias, cast
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, reduce
+from typing import cast
 
 import numpy as np
 
@@ -24,48 +24,62 @@ from tfshards.schemas.keys import hash_array, hash_key
 from tfshards.schemas.storage import AnyPath
 
 _LABEL_NAMES = re.compile(r"(?:.*/)?(?:label|class)")
+_KINDS = {"bytes": ("bytes", "bytes"), "int64": ("int", "int64"), "float": ("float", "float32")}
 _IN_WORDS = {"bytes": "byte strings", "int64": "integers", "float": "floats"}
-# Bits of what elements are: images, other bytes, images in color, of 16 bits, of both.
-_IMAGE, _OTHER, _COLOR, _DEEP, _DEEP_COLOR = 1, 2, 4, 8, 16
 # What a message about records that do not fit ends with; docs/maintain.md shows the examples.
 _ELSE = "prep.build(prep.Examples(examples), DATASET) builds a dataset of what another library reads"
-# Height and width of images; None where they differ, or where the header does not state them.
-_Sides: TypeAlias = "tuple[int | None, ...]"
 
 
-class Kind(NamedTuple):
-    """What some records hold of a feature.
+@lru_cache(maxsize=1 << 12)
+def _plain(name: str, wire: str, count: int | None) -> Feature:
+    """Return a feature of so many elements, or of any number."""
+    return Feature(name, *_KINDS[wire], () if count == 1 else (count,))
 
-    Attributes:
-        wire: the type of its lists; empty if no record has one.
-        number: the number of elements; None if it differs.
-        bits: what the elements are.
-        sides: the sides of images.
+
+@lru_cache(maxsize=1 << 12)
+def _picture(
+    name: str, height: int | None, width: int | None, channels: int, dtype: str = "uint8"
+) -> Feature:
+    return Feature(name, "image", dtype, (height, width, channels))
+
+
+def _held(name: str, wire: str, elements: Decoded) -> Feature | None:
+    """Return the feature as which one record holds its elements; None if it has no list.
+
+    Raises:
+        ValueError: no feature holds them, or has this name.
     """
+    images = [_image(name, cast("bytes", data)) for data in elements] if wire == "bytes" else []
+    if len(images) > 1 and all(images):
+        raise ValueError("is a list of images, but an image is a feature of its own, in every record")
+    if len(images) == 1 and images[0]:
+        return images[0]
+    return _plain(name, wire, len(elements)) if wire else None
 
-    wire: str
-    number: int | None
-    bits: int = 0
-    sides: _Sides = ()
 
-    @classmethod
-    def of(cls, wire: str, elements: Decoded) -> Kind:
-        """Return what one record holds."""
-        found = cls(wire, len(elements))
-        for data in cast("list[bytes]", elements) if wire == "bytes" else ():
-            bits, sides = _image(data) or (_OTHER, ())
-            found = found.joined(found._replace(bits=bits, sides=sides))
-        return found
+@lru_cache(maxsize=1 << 12)
+def _joined(one: Feature | None, other: Feature | None) -> Feature | None:
+    """Return the feature as which some records and others hold their elements; None if none has a list.
 
-    def joined(self, other: Kind) -> Kind:
-        """Return what these and other records hold; raise ValueError if they have lists of two types."""
-        if self.wire and other.wire and self.wire != other.wire:
-            raise ValueError(f"holds {_IN_WORDS[other.wire]}, but {_IN_WORDS[self.wire]} in other records")
+    Raises:
+        ValueError: they have lists of two types.
+    """
+    if one == other:
+        return one
+    if not (one and other):
         # TensorFlow requires a list of any length if a record has no list, not even an empty one
-        number = self.number if self[:2] == other[:2] else None
-        both = zip(self.sides, other.sides, strict=True) if self.sides and other.sides else ()
-        sides = tuple(one if one == its else None for one, its in both) or self.sides or other.sides
-        return Kind(self.wire or other.wire, number, self.bits | other.bits, sides)
+        known = one or other
+        return known and _plain(known.name, known.wire, None)
+    if one.wire != other.wire:
+        raise ValueError(f"holds {_IN_WORDS[other.wire]}, but {_IN_WORDS[one.wire]} in other records")
+    if one.is_image and other.is_image:
+        height, width = (a if a == b else None for a, b in zip(one.shape[:2], other.shape[:2], strict=True))
+        # gray is delivered as color
+        channels = max(each.shape[2] or 0 for each in (one, other))
+        dtypes = {one.dtype, other.dtype}
+        return _picture(one.name, height, width, channels, "uint16" if "uint16" in dtypes else "uint8")
+    are_single = all(each.is_single for each in (one, other))
+    return _plain(one.name, one.wire, 1 if are_single else None)
 
 
 @dataclass
@@ -75,14 +89,16 @@ class Features:
     Attributes:
         path: the file.
         label: the feature that is given as the label, or None.
-        kinds: what all records hold, by feature; nothing of an empty file.
+        kinds: the features as which all records hold their elements, by name; None where they have no list.
+        images: names of features of which a record holds an image.
         labels: the first element of each record, for integers that may be classes, by feature.
         keys: the byte strings that are named ``key``.
     """
 
     path: str
     label: str | None
-    kinds: dict[str, Kind] = field(default_factory=dict)
+    kinds: dict[str, Feature | None] = field(default_factory=dict)
+    images: set[str] = field(default_factory=set)
     labels: defaultdict[str, array[int]] = field(default_factory=lambda: defaultdict(lambda: array("q")))
     keys: list[bytes] = field(default_factory=list)
 
@@ -99,13 +115,13 @@ class Features:
             raise ValueError(f"{how} the feature {name!r}, unlike the records before it; {_ELSE}")
         for name in names:
             wire, elements = example.typed(name)
-            kind = Kind.of(wire, elements)
-            before = self.kinds.setdefault(name, kind)
-            if kind != before:
-                try:
-                    self.kinds[name] = before.joined(kind)
-                except ValueError as error:
-                    raise ValueError(f"the feature {name!r} {error}; {_ELSE}") from None
+            try:
+                held = _held(name, wire, elements)
+                self.kinds[name] = _joined(self.kinds.get(name, held), held)
+            except ValueError as error:
+                raise ValueError(f"the feature {name!r} {error}; {_ELSE}") from None
+            if held and held.is_image:
+                self.images.add(name)
             may_be_class = name == self.label if self.label else _LABEL_NAMES.fullmatch(name)
             if wire == "int64" and elements and may_be_class:
                 self.labels[name].append(elements[0])
@@ -158,28 +174,19 @@ def _feature(name: str, files: Sequence[Features], is_label: bool) -> Feature:
     have, lack = ([each for each in files if (name in each.kinds) == has] for has in (True, False))
     if lack:
         raise ValueError(f"is in {have[0].path}, but not in {lack[0].path}")
-    wire, number, bits, sides = reduce(Kind.joined, (each.kinds[name] for each in files))
-    if not wire:
+    feature = reduce(_joined, (each.kinds[name] for each in files))
+    if feature is None:
         raise ValueError("has no list in any record")
-    shape = () if number == 1 else (number,)
-    if bits & _IMAGE and not bits & _OTHER:
-        if shape != ():
-            raise ValueError("is a list of images, but an image is a feature of its own, in every record")
-        if bits & _DEEP_COLOR:
-            raise ValueError("is a PNG in color with 16 bits; 'tfshards build arrays' stores such pixels")
-        dtype, channels = "uint16" if bits & _DEEP else "uint8", 3 if bits & _COLOR else 1
-        return Feature(name, "image", dtype, (*sides, channels))
-    if bits & _IMAGE:
+    if feature.is_text and any(name in each.images for each in files):
         report_warning(f"{name!r} is an image in some records, but not in all: it is bytes")
-    kind, dtype = {"bytes": ("bytes", "bytes"), "float": ("float", "float32")}.get(wire, ("int", "int64"))
-    return Feature(name, "label" if is_label and wire == "int64" else kind, dtype, shape)
+    return replace(feature, kind="label") if is_label and feature.kind == "int" else feature
 
 
 def _usual_label(files: Sequence[Features], labels: Mapping[str, IntArray]) -> str | None:
     """Return the feature that looks like a label by its name and values; of several, the shortest name."""
     names = []
     for name in filter(_LABEL_NAMES.fullmatch, labels):
-        if all(name in each.kinds and each.kinds[name][:2] == ("int64", 1) for each in files):
+        if all(each.kinds.get(name) == _plain(name, "int64", 1) for each in files):
             values = np.unique(labels[name])
             if values[0] >= 0 and len(values) <= MAX_CLASSES:
                 names.append(name)
@@ -201,22 +208,23 @@ def _check_keys(keys: Sequence[bytes]) -> None:
         raise ValueError(f"has the value {key[:40]!r}, but a key cannot contain NUL")
 
 
-def _image(data: bytes) -> tuple[int, _Sides] | None:
-    """Return bits and sides of an encoded image, or None if the loader would not decode it as one.
+def _image(name: str, data: bytes) -> Feature | None:
+    """Return the feature of an encoded image, or None if the loader would not decode it as one.
 
-    Gray JPEG, PNG and pixel files are decoded to 1 channel, all others to 3.
+    Gray JPEG, PNG and pixel files are decoded to 1 channel, all others to 3; the sides are None where the
+    header does not state them.
     """
     found = formats.format_of(data[: formats.HEAD_BYTES])
     if found is None or not found.is_decoded_by_loader:
         sides = pixel_files.sides_of(data)
-        return sides and (_IMAGE | _COLOR * (sides.channels == 3), (sides.height, sides.width))
+        return sides and _picture(name, sides.height, sides.width, sides.channels)
     if found.name == "PNG" and data[12:16] == b"IHDR" and len(data) >= 26:
         width, height, depth, color = struct.unpack_from(">IIBB", data, 16)
-        is_color, is_deep = color != 0, depth == 16
-        bits = _IMAGE | _COLOR * is_color | _DEEP * is_deep | _DEEP_COLOR * (is_color and is_deep)
-        return bits, (height, width)
+        if color and depth == 16:
+            raise ValueError("is a PNG in color with 16 bits; 'tfshards build arrays' stores such pixels")
+        return _picture(name, height, width, 3 if color else 1, "uint16" if depth == 16 else "uint8")
     frame = jpeg.structure(data).frame if found.name == "JPEG" else None
     if frame is None or len(data) < frame + 8:
-        return _IMAGE | _COLOR, (None, None)
+        return _picture(name, None, None, 3)
     height, width, num_components = struct.unpack_from(">HHB", data, frame + 3)
-    return _IMAGE | _COLOR * (num_components != 1), (height, width)
+    return _picture(name, height, width, 1 if num_components == 1 else 3)

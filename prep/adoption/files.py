@@ -19,8 +19,8 @@ from tfshards.schemas.index import HEADER_BYTES
 from tfshards.schemas.names import MANIFEST_NAME, shard_path_fault
 from tfshards.schemas.storage import AnyPath
 
-# x.tfrecord, x.tfrecord-00000-of-00008, data_tfrecord-00000-of-00001.gz, x.tfrec, x.tfrecords.gz
-_TFRECORD_NAME = re.compile(r"(?:^|[._-])tfrec(?:ords?)?(?:[._-]|$)", re.IGNORECASE)
+# x.tfrecord, x.tfrecord-00000-of-00008, data_tfrecord-00000-of-00001.gz, x.tfrec, x.tfrecords.gz, x-0-of-8
+_NAME = re.compile(r"(?:^|[._-])tfrec(?:ords?)?(?:[._-]|$)|[0-9]-of-[0-9]", re.IGNORECASE)
 _NUMBERED = re.compile(r"(?P<head>.*?)(?P<index>[0-9]+)-of-(?P<total>[0-9]+)(?P<tail>.*)", re.DOTALL)
 _WORD = re.compile(rf"(?:{'|'.join(USUAL_SPLITS)}|eval)\d*")
 _SEPARATOR = re.compile(r"[^a-z0-9]+")
@@ -44,8 +44,8 @@ class ChosenFiles(NamedTuple):
 def choose_files(root: AnyPath, globs: Mapping[str, str], folders: Collection[str]) -> ChosenFiles:
     """Return the files in ``root`` that become shards; not those in the ``folders`` of builds.
 
-    These are the files that hold records, and those that should by their names: ``*.tfrecord`` or similar, or
-    numbered together with a file that holds records. Hidden names and links to folders are skipped.
+    These are the files that begin with a record, and those that should by their names: ``*.tfrecord`` or
+    similar, or numbered as shards are. Files without records, hidden names and links to folders are skipped.
     """
     others = sorted(
         path
@@ -56,17 +56,11 @@ def choose_files(root: AnyPath, globs: Mapping[str, str], folders: Collection[st
     )
     # of many objects, the first bytes are requested at the same time
     forms = dict(zip(others, root.each(lambda path: _form(root / path), others), strict=True))
-    series = {_series_of(path) for path, form in forms.items() if form in ("none", "gzip")} - {None}
-    candidates = [
-        path
-        for path, form in forms.items()
-        if form in ("none", "gzip")
-        or _TFRECORD_NAME.search(path.rpartition("/")[2])
-        or _series_of(path) in series
+    named = [
+        path for path in forms if forms[path] in ("none", "gzip") or _NAME.search(path.rpartition("/")[2])
     ]
-    unfilled = [path for path in candidates if forms[path] == "no records"]
-    report_warning(*(f"{path} holds no records and is skipped" for path in unfilled))
-    left = [path for path in candidates if forms[path] != "no records"]
+    left = [path for path in named if forms[path] != "empty"]
+    report_warning(*(f"{path} holds no records and is skipped" for path in named if path not in left))
     if not left:
         number = counted(len(forms), "file")
         raise InputError(f"{root} holds no TFRecord files: none of {number} begins with a record")
@@ -74,7 +68,7 @@ def choose_files(root: AnyPath, globs: Mapping[str, str], folders: Collection[st
     chosen = sorted(path for paths in splits.values() for path in paths)
     if problems := [Problem(path, fault) for path in chosen if (fault := _fault(root, path, forms[path]))]:
         raise FormatError(f"{root} cannot be adopted, nothing was written", problems)
-    if missing := next(_missing(chosen, candidates), ""):
+    if missing := next(_missing(chosen, named), ""):
         # a pattern chooses what exists
         if not globs:
             raise InputError(f"{root}: {missing}; restore them, or name the files of each split with splits=")
@@ -85,18 +79,16 @@ def choose_files(root: AnyPath, globs: Mapping[str, str], folders: Collection[st
             f"{counted(len(gzip), 'file')} compressed with gzip ({gzip[0]}) and {len(plain):,} plain "
             f"({plain[0]}); a dataset has one compression: choose the files with splits="
         )
-    if skipped := sorted({*forms} - {*chosen, *unfilled}):
+    if skipped := sorted({*forms} - {*chosen, *named} | {*left} - {*chosen}):
         report_line(f"{counted(len(skipped), 'other file')} skipped: {listed(skipped, _SHOWN)}")
     return ChosenFiles(splits, "gzip" if gzip else "none")
 
 
 def _form(path: AnyPath) -> str:
-    """Return what a file holds: records, by their compression, ``empty``, ``no records`` or ``other``."""
+    """Return what a file holds: records, by their compression, ``empty`` or ``other``."""
     if not path.is_file():
         return "other"
-    if not (num_bytes := path.stat().st_size):
-        return "empty"
-    start = path.read_range(0, min(num_bytes, HEADER_BYTES))
+    start = path.read_range(0, min(path.stat().st_size, HEADER_BYTES))
     compression = "none"
     if start.startswith(_GZIP_START) and not _is_header(start):
         compression = "gzip"
@@ -106,7 +98,7 @@ def _form(path: AnyPath) -> str:
                 start = file.read(HEADER_BYTES)
         except CODEC_ERRORS:
             return "other"
-    return compression if _is_header(start) else "other" if start else "no records"
+    return compression if _is_header(start) else "other" if start else "empty"
 
 
 def _is_header(start: bytes) -> bool:
@@ -172,29 +164,22 @@ def _split_of(path: str) -> str:
     return first
 
 
-def _series_of(path: str) -> tuple[str, str, str] | None:
-    """Return the common parts of the names of a numbered series, such as ``train-00003-of-00008``."""
-    match = _NUMBERED.fullmatch(path)
-    return (match["head"], match["total"], match["tail"]) if match else None
-
-
 def _missing(chosen: Sequence[str], present: Collection[str]) -> Iterator[str]:
     """Yield which files of numbered series are missing; files of other series were left out on purpose."""
-    numbers: dict[tuple[str, str, str] | None, set[int]] = defaultdict(set)
+    numbers: dict[tuple[str, ...], set[int]] = defaultdict(set)
     for path in present:
         if match := _NUMBERED.fullmatch(path):
-            numbers[_series_of(path)].add(int(match["index"]))
+            numbers[match.group("head", "total", "tail")].add(int(match["index"]))
     first: dict[tuple[str, str], str] = {}
-    for path in chosen:
-        if not (series := _series_of(path)):
-            continue
-        head, total, tail = series
-        if _series_of(other := first.setdefault((head, tail), path)) != series:
+    for match in filter(None, map(_NUMBERED.fullmatch, chosen)):
+        head, total, tail = match.group("head", "total", "tail")
+        other = first.setdefault((head, tail), match[0])
+        if f"-of-{total}{tail}" not in other:
             raise InputError(
-                f"{other} and {path} belong to two numbered series, one perhaps from an earlier write; "
+                f"{other} and {match[0]} belong to two numbered series, one perhaps from an earlier write; "
                 "choose the files with splits="
             )
-        found, number = numbers[series], int(total)
+        found, number = numbers[head, total, tail], int(total)
         if len(found) < number:
             # some tools count from 1
             start = 1 if 0 not in found and number in found else 0

@@ -10,24 +10,19 @@ from typing import get_args
 
 from tfshards.prep.auditing.findings import (
     ExampleKind,
+    Examples,
     Finding,
     FoundExample,
     Kind,
     class_counts,
     class_findings,
-    repeat_findings,
-    size_findings,
-)
-from tfshards.prep.auditing.similar import DEFAULT_DISTANCE, check_distance
-from tfshards.prep.auditing.survey import (
-    NO_LABEL,
-    Examples,
-    by_size,
     compared_of,
     image_features,
+    repeat_findings,
+    size_findings,
     survey,
 )
-from tfshards.prep.planning.plan import label_counts
+from tfshards.prep.auditing.similar import DEFAULT_DISTANCE, check_distance
 from tfshards.prep.progress.lines import report_line
 from tfshards.prep.records.dataset_files import check_new_file
 from tfshards.prep.sources.keys import holds_written_keys, write_keys
@@ -166,13 +161,7 @@ def audit(
         findings += found
         if not is_complete:
             notes.append("too many images are similar: the search ended early, some pairs may be missing")
-    labeled = examples[examples["label"] != NO_LABEL]
-    labels = {
-        name: labeled["label"][labeled["split"] == split] for split, name in enumerate(by_size(manifest))
-    }
-    counts = class_counts(
-        {name: label_counts(own if schema.label else None, schema) for name, own in labels.items()}, schema
-    )
+    counts = class_counts({name: split.label_counts for name, split in manifest.splits.items()}, schema)
     findings += [*class_findings(counts), *size_findings(examples, manifest)]
     made = Audit(manifest, counts, tuple(findings), tuple(notes), tuple(fail_on))
     if path is not None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 from itertools import combinations, pairwise
-from math import comb
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +32,7 @@ _COARSE_BITS = 64
 # About two minutes on one core, and 300 MB for the pairs; a million random hashes take a sixth of that.
 _MAX_CANDIDATES = 3_000_000_000
 _MAX_PAIRS = 5_000_000
+_MANY = 400_000
 Hashes = npt.NDArray[np.uint64]
 Integers = npt.NDArray[np.int64]
 # Indices of two things that are similar, and how many bits differ: shape ``(pairs, 3)``.
@@ -80,7 +80,9 @@ def near_pairs(hashes: Hashes, distance: int) -> tuple[Pairs, bool]:
         The pairs, and whether they are all: the search ends early if too many hashes are similar.
     """
     coarse_distance = distance // 4
-    num_bands, num_equal = _bands(len(hashes), coarse_distance)
+    # of more bands fewer pairs are equal by chance, but there are more choices
+    num_equal = 2 if len(hashes) < _MANY else 3
+    num_bands = coarse_distance + num_equal
     cuts = [_COARSE_BITS * band // num_bands for band in range(num_bands + 1)]
     masks = np.array([(1 << high) - (1 << low) for low, high in pairwise(cuts)], dtype=np.uint64)
     choices = list(combinations(range(num_bands), num_equal))
@@ -126,16 +128,3 @@ def _of_equal(keys: Hashes) -> Iterator[tuple[Integers, Integers]]:
         if not len(starts):
             return
         yield order[starts], order[starts + shift]
-
-
-def _bands(num_hashes: int, differing: int) -> tuple[int, int]:
-    """Return the number of bands, and how many of them must be equal, that require the least work."""
-
-    def work(num_equal: int) -> float:
-        num_bands = differing + num_equal
-        candidates = num_hashes**2 / 2 ** (1 + _COARSE_BITS * num_equal / num_bands)
-        # sorting costs about as much as ten comparisons per hash
-        return comb(num_bands, num_equal) * (10 * num_hashes + 1000 + candidates)
-
-    num_equal = min(range(1, 5), key=work)
-    return differing + num_equal, num_equal

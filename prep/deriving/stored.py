@@ -90,11 +90,11 @@ class Origin:
         """Yield the frames of some records of a shard; ``labels`` has new labels by number of the record."""
         path, label = self.root / shard.path, self.manifest.schema.label
         index = self.index(shard)
-        for part, old, footers in read_parts(path, self.manifest.compression, index, records):
+        for part in read_parts(path, self.manifest.compression, index, records):
             if label is None or not labels:
-                yield from zip(part.frames(), footers, strict=True)
+                yield from zip(part.frames(), part.footers, strict=True)
                 continue
-            for record, data in zip(part.numbers, old, strict=True):
+            for record, data in zip(part.numbers, part.data, strict=True):
                 try:
                     new = with_label(data, label.name, labels[record]) if record in labels else data
                 except ValueError as error:

@@ -131,7 +131,7 @@ class StoredElements:
         path, index, start = self.root / run.shard.path, _index(self.root, run.shard), run.start
         columns = Columns((*self.features, KEY_FEATURE) if self.has_keys else self.features)
         names = [feature.name for feature in self.features]
-        for _, records, _ in read_parts(path, self.compression, index, np.arange(start, run.stop)):
+        for _, _, records, _ in read_parts(path, self.compression, index, np.arange(start, run.stop)):
             try:
                 found = columns.parse_records(records)
             except UnparsedError as error:

@@ -12,9 +12,8 @@ import os
 import re
 import secrets
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from importlib.metadata import version
 from itertools import accumulate
 from typing import Any, Literal, NamedTuple, get_args
@@ -96,14 +95,6 @@ class Export:
         return found
 
 
-class Part(NamedTuple):
-    """A part: its path in the directory, its shard, and the number of its first example in the split."""
-
-    path: str
-    shard: Shard
-    first: int
-
-
 def export(
     dataset: str | os.PathLike[str],
     directory: str | os.PathLike[str],
@@ -166,7 +157,7 @@ def export(
     release = version("pyarrow") if to == "parquet" else ""
     content = to, release, manifest.name, manifest.build_id, as_json(schema), sorted(as_bytes)
     work = folder / f".export-{id_of(json.dumps(content))}"
-    exported = _Exported(root, to, schema, frozenset(as_bytes), manifest.compression)
+    exported = _Exported(root, folder, work, to, schema, frozenset(as_bytes), manifest.compression)
     parts = [*_parts(manifest, to)]
     with existing_folder(folder), folder.locked() as note:
         report_warning(*filter(None, [note]))
@@ -175,7 +166,7 @@ def export(
         if missing:
             shards = [part.shard for part in missing]
             all_missing = Work(
-                function=partial(_write, folder, work, exported),
+                function=exported.write,
                 items=missing,
                 label="export",
                 size=Amount(sum(s.num_examples for s in shards), sum(s.record_bytes for s in shards)),
@@ -193,14 +184,6 @@ def export(
         folder.sync(*{os.path.dirname(path) for path in files})
         num_bytes = {path: (folder / path).stat().st_size for path in files}
     return Export(str(folder), to, manifest.num_examples, num_bytes, len(parts) - len(missing), len(parts))
-
-
-def _parts(manifest: Manifest, to: str) -> Iterator[Part]:
-    for name, split in manifest.splits.items():
-        firsts = accumulate((shard.num_examples for shard in split.shards), initial=0)
-        for number, (shard, first) in enumerate(zip(split.shards, firsts, strict=False)):
-            path = _FORMATS[to].path(manifest.name, name, number, len(split.shards))
-            yield Part(path, shard, first)
 
 
 def _claim(directory: LocalPath, work: LocalPath) -> None:
@@ -221,63 +204,73 @@ def _claim(directory: LocalPath, work: LocalPath) -> None:
         (work / name).unlink()
 
 
+class _Part(NamedTuple):
+    """A part: its path in the directory, its shard, and the number of its first example in the split."""
+
+    path: str
+    shard: Shard
+    first: int
+
+
+def _parts(manifest: Manifest, to: str) -> Iterator[_Part]:
+    for name, split in manifest.splits.items():
+        firsts = accumulate((shard.num_examples for shard in split.shards), initial=0)
+        for number, (shard, first) in enumerate(zip(split.shards, firsts, strict=False)):
+            path = _FORMATS[to].path(manifest.name, name, number, len(split.shards))
+            yield _Part(path, shard, first)
+
+
 class _Exported(NamedTuple):
-    """What is exported: the dataset, its format and its features, of which ``binary`` are stored as bytes."""
+    """What is exported: the dataset, where to, and its features, of which ``binary`` are stored as bytes."""
 
     root: AnyPath
+    directory: LocalPath
+    work: LocalPath
     to: str
     schema: Schema
     binary: frozenset[str]
     compression: Compression
 
+    def write(self, part: _Part) -> None:
+        """Write one part, which gets its name when it is complete."""
+        path = self.directory / part.path
+        # a runner that starts its job again after a failure repeats every task
+        if path.exists():
+            return
+        unfinished = self.work / f"{path.name}.{secrets.token_hex(8)}"
+        _FORMATS[self.to].write(unfinished, self.schema, self.binary, self._groups(part.shard), part.first)
+        unfinished.sync()
+        path.parent.make_folder()
+        unfinished.replace(path)
 
-def _write(directory: LocalPath, work: LocalPath, exported: _Exported, part: Part) -> None:
-    """Write one part, which gets its name when it is complete."""
-    path = directory / part.path
-    # a runner that starts its job again after a failure repeats every task
-    if path.exists():
-        return
-    unfinished = work / f"{path.name}.{secrets.token_hex(8)}"
-    groups = _groups(exported, part.shard, partial(check_working, work))
-    _FORMATS[exported.to].write(unfinished, exported.schema, exported.binary, groups, part.first)
-    unfinished.sync()
-    path.parent.make_folder()
-    unfinished.replace(path)
+    def _groups(self, shard: Shard) -> Iterator[Values]:
+        """Yield the examples of a shard in order, and check at the end that the manifest lists them."""
+        path, index = self.root / shard.path, require_index(self.root, shard)
+        parser, count, footers = Columns(self.schema.features), 0, list[bytes]()
 
+        def records() -> Iterator[bytes]:
+            for part in read_parts(path, self.compression, index, np.arange(shard.num_examples)):
+                footers.extend(part.footers)
+                yield from part.data
 
-def _groups(exported: _Exported, shard: Shard, check: Callable[[], object]) -> Iterator[Values]:
-    """Yield the examples of a shard in order, and check at the end that the manifest lists them.
-
-    ``check`` is called after each group, and may end the reading by an error.
-    """
-    root, schema = exported.root, exported.schema
-    path, index = root / shard.path, require_index(root, shard)
-    parser, count = Columns(schema.features), 0
-    footers: list[bytes] = []
-
-    def records() -> Iterator[bytes]:
-        for _, data, ends in read_parts(path, exported.compression, index, np.arange(shard.num_examples)):
-            footers.extend(ends)
-            yield from data
-
-    for group in in_groups(records(), len, _GROUP_BYTES, _GROUP_ROWS):
-        try:
-            columns = parser.parse_records(group)
-        except UnparsedError as error:
-            record = count + error.row
-            raise RecordError(path, record, int(index.offsets[record]), str(error)) from None
-        for feature in schema.features:
-            if feature.is_text and feature.name not in exported.binary:
-                columns[feature.name] = _texts(feature.name, columns[feature.name], path, count)
-        yield columns
-        count += len(group)
-        check()
-    checksums = np.frombuffer(b"".join(footers), "<u4")
-    if examples_digest(index.lengths - FRAME_OVERHEAD, checksums) != shard.examples_digest:
-        raise InputError(
-            f"{path} holds other records than dataset.json lists; 'tfshards verify {root} --deep' lists all "
-            "damage"
-        )
+        for group in in_groups(records(), len, _GROUP_BYTES, _GROUP_ROWS):
+            try:
+                columns = parser.parse_records(group)
+            except UnparsedError as error:
+                record = count + error.row
+                raise RecordError(path, record, int(index.offsets[record]), str(error)) from None
+            for feature in self.schema.features:
+                if feature.is_text and feature.name not in self.binary:
+                    columns[feature.name] = _texts(feature.name, columns[feature.name], path, count)
+            yield columns
+            count += len(group)
+            check_working(self.work)
+        checksums = np.frombuffer(b"".join(footers), "<u4")
+        if examples_digest(index.lengths - FRAME_OVERHEAD, checksums) != shard.examples_digest:
+            raise InputError(
+                f"{path} holds other records than dataset.json lists; 'tfshards verify {self.root} --deep' "
+                "lists all damage"
+            )
 
 
 def _texts(name: str, values: npt.NDArray[Any], path: AnyPath, first: int) -> npt.NDArray[Any]:

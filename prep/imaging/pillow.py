@@ -74,21 +74,18 @@ _logger = logging.getLogger("PIL.TiffImagePlugin")
 
 
 @contextmanager
-def opened(
-    data: bytes, max_pixels: int = DEFAULT_MAX_PIXELS, *, allows_truncated: bool = False
-) -> Iterator[Image.Image]:
+def opened(data: bytes, max_pixels: int = DEFAULT_MAX_PIXELS) -> Iterator[Image.Image]:
     """Open an image without Pillow's warnings and messages, whatever the settings of the process are.
 
     Whatever Pillow warns about is checked by this package. Pillow opens no image above twice ``max_pixels``;
     of several threads, the largest value applies.
     """
-    quiet = _quiet(max_pixels, allows_truncated=allows_truncated)
-    with quiet, Image.open(io.BytesIO(data), formats=formats()) as image:
+    with _quiet(max_pixels), Image.open(io.BytesIO(data), formats=formats()) as image:
         yield image
 
 
 @contextmanager
-def _quiet(max_pixels: int = DEFAULT_MAX_PIXELS, *, allows_truncated: bool = False) -> Iterator[None]:
+def _quiet(max_pixels: int = DEFAULT_MAX_PIXELS) -> Iterator[None]:
     """Set the settings of Pillow, which belong to the process.
 
     The last thread restores them: if each had its own ``warnings.catch_warnings``, threads would restore each
@@ -96,7 +93,7 @@ def _quiet(max_pixels: int = DEFAULT_MAX_PIXELS, *, allows_truncated: bool = Fal
     """
     global _users
     # training scripts often set LOAD_TRUNCATED_IMAGES
-    truncated = (ImageFile, "LOAD_TRUNCATED_IMAGES", allows_truncated)
+    truncated = (ImageFile, "LOAD_TRUNCATED_IMAGES", False)
     with _lock:
         if not _users:
             _restored.enter_context(warnings.catch_warnings())

@@ -53,16 +53,14 @@ def stored_sizes(data: bytes) -> tuple[tuple[int, int], tuple[int, int]] | tuple
 
 
 @contextmanager
-def readable(
-    data: bytes, max_pixels: int = DEFAULT_MAX_PIXELS, *, allows_truncated: bool = False
-) -> Iterator[Picture]:
+def readable(data: bytes, max_pixels: int = DEFAULT_MAX_PIXELS) -> Iterator[Picture]:
     """Open an encoded image; the arguments are those of ``opened``.
 
     Raises:
         ValueError: it cannot be decoded, or has too many pixels; the message has no control characters.
     """
     try:
-        with opened(data, max_pixels, allows_truncated=allows_truncated) as image:
+        with opened(data, max_pixels) as image:
             if image.width * image.height > max_pixels:
                 raise ValueError(f"{image.width} x {image.height} pixels; at most {max_pixels}")
             yield image

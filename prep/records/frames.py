@@ -131,10 +131,33 @@ def read_in_order(
 # By the index
 
 
+class Part(NamedTuple):
+    """Sound records that are near to each other, and are read together.
+
+    Attributes:
+        numbers: their numbers in the shard.
+        offsets: the offsets of their frames, uncompressed.
+        data: their bytes.
+        footers: the footers of their frames.
+    """
+
+    numbers: list[int]
+    offsets: list[int]
+    data: list[bytes]
+    footers: list[bytes]
+
+    def frames(self) -> list[bytes]:
+        """Return the whole frames."""
+        return [
+            b"".join((header_of(len(data)), data, footer))
+            for data, footer in zip(self.data, self.footers, strict=True)
+        ]
+
+
 def read_parts(
     path: AnyPath, compression: Compression, index: RecordIndex, records: IntArray
-) -> Iterator[tuple[Part, list[bytes], list[bytes]]]:
-    """Yield some records of a shard in parts: the part, their data, and the footers of their frames.
+) -> Iterator[Part]:
+    """Yield some records of a shard in parts.
 
     Args:
         path: the shard.
@@ -145,65 +168,29 @@ def read_parts(
     Raises:
         RecordError: a record is damaged.
     """
-    for part in _parts(path, compression, index, records):
-        if sound := part.checked():
-            yield part, *sound
-            continue
+    starts, ends = index.offsets[records], (index.offsets + index.lengths)[records]
+    for first, last, whole in _together(path, compression, starts, ends):
+        numbers, offsets = records[first:last].tolist(), starts[first:last].tolist()
+        spans = [
+            (begin - offsets[0], end - offsets[0])
+            for begin, end in zip(offsets, ends[first:last].tolist(), strict=True)
+        ]
+        if len(whole) >= spans[-1][1]:
+            data = [whole[begin + HEADER_BYTES : end - FOOTER_BYTES] for begin, end in spans]
+            headers = b"".join([whole[begin : begin + HEADER_BYTES] for begin, _ in spans])
+            footers = [whole[end - FOOTER_BYTES : end] for _, end in spans]
+            rows = [np.frombuffer(b, np.uint8).reshape(len(data), -1) for b in (headers, b"".join(footers))]
+            if are_sound(data, [*map(len, data)], *rows).all():
+                yield Part(numbers, offsets, data, footers)
+                continue
         # in what cannot be unpacked up to its end, the damage is at the first record that has no bytes
         in_order = () if compression == "none" else read_in_order(path, compression)
-        for found in chain(in_order, part.one_by_one()):
-            found.require_data(path)
-
-
-class Part(NamedTuple):
-    """Frames that are near to each other, and are read together.
-
-    Attributes:
-        numbers: numbers of their records in the shard.
-        offsets: their offsets in the shard.
-        begins: their offsets in ``data``.
-        ends: where they end in ``data``.
-        data: the bytes; fewer where the file ends, none where it cannot be decompressed.
-    """
-
-    numbers: list[int]
-    offsets: list[int]
-    begins: list[int]
-    ends: list[int]
-    data: bytes
-
-    def checked(self) -> tuple[list[bytes], list[bytes]] | None:
-        """Return the data and the footers of all records; None if one of them is damaged."""
-        whole, begins, ends = self.data, self.begins, self.ends
-        if len(whole) < ends[-1]:
-            return None
-        spans = zip(begins, ends, strict=True)
-        data = [whole[begin + HEADER_BYTES : end - FOOTER_BYTES] for begin, end in spans]
-        headers = b"".join([whole[begin : begin + HEADER_BYTES] for begin in begins])
-        footers = [whole[end - FOOTER_BYTES : end] for end in ends]
-        rows = (
-            np.frombuffer(joined, np.uint8).reshape(len(data), -1) for joined in (headers, b"".join(footers))
+        one_by_one = (
+            Frame.of(number, offset, whole[begin:end], end - begin - FRAME_OVERHEAD)
+            for number, offset, (begin, end) in zip(numbers, offsets, spans, strict=True)
         )
-        return (data, footers) if are_sound(data, [*map(len, data)], *rows).all() else None
-
-    def frames(self) -> list[bytes]:
-        """Return the whole frames."""
-        return [self.data[begin:end] for begin, end in zip(self.begins, self.ends, strict=True)]
-
-    def one_by_one(self) -> Iterator[Frame]:
-        """Yield the frames, of which some may be damaged."""
-        for number, offset, begin, end in zip(*self[:4], strict=True):
-            yield Frame.of(number, offset, self.data[begin:end], end - begin - FRAME_OVERHEAD)
-
-
-def _parts(path: AnyPath, compression: Compression, index: RecordIndex, records: IntArray) -> Iterator[Part]:
-    starts = index.offsets[records]
-    ends = starts + index.lengths[records]
-    for first, last, data in _together(path, compression, starts, ends):
-        some = slice(first, last)
-        columns = records[some], starts[some], starts[some] - starts[first], ends[some] - starts[first]
-        numbers, offsets, begins, stops = (column.tolist() for column in columns)
-        yield Part(numbers, offsets, begins, stops, data)
+        for found in chain(in_order, one_by_one):
+            found.require_data(path)
 
 
 def read_footers(

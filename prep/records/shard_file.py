@@ -23,6 +23,7 @@ Item = TypeVar("Item")
 # Buffers below this size are joined. Hashing and writing release the GIL, which costs more time than they do
 # if buffers are small.
 _JOINED_BYTES = 1 << 20
+_TICK_BYTES = 1 << 20
 
 
 class Frames(NamedTuple):
@@ -103,27 +104,37 @@ class ShardFile:
         checksums = np.frombuffer(b"".join(self._footers), dtype="<u4")
         file = self._num_bytes, digest_of(self._digest), self._last_bytes.hex()
         labels = b"".join(self._labels) if self.has_labels else None
-        return Records(lengths, checksums, file).describe(path, labels, self._keys if self.has_keys else None)
+        return Records(lengths, checksums).describe(path, file, labels, self._keys if self.has_keys else None)
 
 
 class Records(NamedTuple):
-    """The records of a file: the lengths of their data, their checksums, and what ``read_once`` returns."""
+    """The records of a file: the lengths of their data, and their checksums."""
 
     lengths: IntArray
     checksums: npt.NDArray[np.uint32]
-    file: tuple[int, str, str]
+
+    @property
+    def digest(self) -> str:
+        """Their digest, which does not depend on their order."""
+        return examples_digest(self.lengths, self.checksums)
 
     def describe(
-        self, path: str, labels: bytes | None, keys: Sequence[bytes] | None, companions: str = ""
+        self,
+        path: str,
+        file: tuple[int, str, str],
+        labels: bytes | None,
+        keys: Sequence[bytes] | None,
+        companions: str = "",
     ) -> tuple[Shard, dict[str, bytes]]:
         """Return the entry of the file in a manifest, and the content of its companions by path.
 
-        Without labels or keys there are no files of them; ``companions`` is that of the entry.
+        ``file`` is what ``read_once`` returns, ``companions`` that of the entry. Without labels or keys there
+        are no files of them.
         """
         index = RecordIndex(self.lengths + FRAME_OVERHEAD)
         held = [index.to_text().encode("ascii"), labels, None if keys is None else keys_bytes(keys)]
         digests = ["" if data is None else bytes_digest(data) for data in held]
-        num_bytes, digest, last_bytes = self.file
+        num_bytes, digest, last_bytes = file
         shard = Shard(
             path,
             len(self.lengths),
@@ -131,7 +142,7 @@ class Records(NamedTuple):
             index.num_bytes,
             digest,
             digests[0],
-            examples_digest(self.lengths, self.checksums),
+            self.digest,
             last_bytes,
             labels_digest=digests[1],
             keys_digest=digests[2],
@@ -141,22 +152,44 @@ class Records(NamedTuple):
         return shard, {name: data for name, data in zip(paths, held, strict=True) if data is not None}
 
 
-def scan(path: AnyPath, compression: Compression, look: Callable[[Frame], object]) -> Records:
-    """Read a file in order, and return its records; ``look`` is called with the frame of each.
+def scan(
+    path: AnyPath,
+    compression: Compression,
+    look: Callable[[Frame], object],
+    index: RecordIndex | None = None,
+    tick: Callable[[int], object] = lambda _: None,
+) -> tuple[Records, list[RecordError]]:
+    """Read a file in order; return its records, and the faults of those that are not as they should be.
 
-    Raises:
-        RecordError: a record is damaged, or ``look`` raises ValueError.
+    Args:
+        path: the file.
+        compression: its compression.
+        look: called with each sound frame; raises ValueError about what is wrong with its record.
+        index: the index; without one, damage of a length hides the records after it.
+        tick: called with numbers of bytes, uncompressed, that were read.
     """
     lengths: list[int] = []
     checksums: list[int] = []
-    for each in read_in_order(path, compression):
-        lengths.append(len(each.require_data(path)))
-        checksums.append(each.checksum)
-        try:
-            look(each)
-        except ValueError as error:
-            raise RecordError(path, each.number, each.offset, str(error)) from None
-    return Records(np.array(lengths, np.int64), np.array(checksums, np.uint32), path.read_once())
+    faults: list[RecordError] = []
+    done = end = 0
+    for each in read_in_order(path, compression, index):
+        fault = each.fault
+        if each.data is not None:
+            lengths.append(len(each.data))
+            checksums.append(each.checksum)
+            end = each.offset + FRAME_OVERHEAD + len(each.data)
+            if end - done >= _TICK_BYTES:
+                tick(end - done)
+                done = end
+        if fault is None:
+            try:
+                look(each)
+            except ValueError as error:
+                fault = str(error)
+        if fault is not None:
+            faults.append(RecordError(path, each.number, each.offset, fault))
+    tick(end - done)
+    return Records(np.array(lengths, np.int64), np.array(checksums, np.uint32)), faults
 
 
 def in_groups(

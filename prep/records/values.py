@@ -66,27 +66,24 @@ _RANGES = {
 }
 
 
-def parse_record(data: bytes, manifest: Manifest) -> tuple[dict[str, Decoded], str | None]:
-    """Return the values of a record, and what contradicts the schema, or None."""
-    try:
-        example = ParsedExample(data)
-    except ValueError as error:
-        return {}, str(error)
+def parse_record(data: bytes, manifest: Manifest) -> dict[str, Decoded]:
+    """Return the values of a record; raise ValueError if they contradict the schema."""
+    example = ParsedExample(data)
     schema, values = manifest.schema, dict[str, Decoded]()
     for name in sorted({*schema.names} ^ {*example.names}):
         what = "is missing" if name in schema.names else "is not in the schema"
-        return {}, f"the feature {name!r} {what}"
+        raise ValueError(f"the feature {name!r} {what}")
     for feature in schema.features:
         # TensorFlow checks the type of a list even if it has no elements
         wire, elements = example.typed(feature.name)
         values[feature.name] = found = list(elements)
         if fault := feature.values_fault(wire, found) or _range_fault(feature, found):
-            return {}, f"the feature {feature.name!r} {fault}"
+            raise ValueError(f"the feature {feature.name!r} {fault}")
         # -1 means no class
         classes = range(-1, len(schema.class_names)) if feature.is_label and schema.class_names else None
         if classes and (unknown := [label for label in found if label not in classes]):
-            return {}, f"the label {unknown[0]!r} is not one of the {len(classes) - 1} classes"
-    return values, None
+            raise ValueError(f"the label {unknown[0]!r} is not one of the {len(classes) - 1} classes")
+    return values
 
 
 def _range_fault(feature: Feature, values: Decoded) -> str | None:

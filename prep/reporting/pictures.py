@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections import Counter
+from collections.abc import Mapping
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -22,7 +22,6 @@ from tfshards.schemas.pixels import as_image, pixel_images
 _COLORS = ((230, 159, 0), (86, 180, 233), (0, 158, 115), (240, 228, 66), (213, 94, 0), (204, 121, 167))
 _MASK_OPACITY = 0.55
 _QUALITY = 68
-_SHOWN_CLASSES = 6
 
 
 class Thumbnail(NamedTuple):
@@ -40,11 +39,55 @@ def image_of(schema: Schema) -> Feature | None:
     return next(iter([*images, *arrays, *filter(as_image, schema.features)]), None)
 
 
-def drawn(schema: Schema, side: int, values: dict[str, Decoded]) -> Picture:
-    """Return the image of an example, see ``scaled``; raise ValueError if nothing can be decoded."""
-    feature = cast("Feature", image_of(schema))
+def marks_of(schema: Schema) -> dict[str, str]:
+    """Return what is drawn over an encoded image: each mask, and the form of declared boxes and keypoints."""
+    image = image_of(schema)
+    if image is None or not image.is_encoded:
+        return {}
+    masks = {feature.name: "mask" for feature in schema.features if feature.is_mask}
+    return masks | {name: str(form) for name, form in coordinates_of(schema.features).items()}
+
+
+def drawn(schema: Schema, side: int, values: Mapping[str, Decoded]) -> Picture:
+    """Return the image of an example with its masks, boxes and keypoints, scaled down to fit a square.
+
+    Raises:
+        ValueError: it cannot be decoded.
+    """
+    feature, marks = cast("Feature", image_of(schema)), marks_of(schema)
+    forms = {name: form for name, form in coordinates_of(schema.features).items() if name in marks}
     with stored_image(cast("bytes", values[feature.name][0]), feature) as image:
-        return scaled(image, side)
+        size = image.size
+        # boxes and keypoints in pixels refer to the stored image
+        picture = scaled(image, side, is_upright=all(form.is_normalized for form in forms.values()))
+    for name in marks.keys() - forms.keys():
+        picture = with_mask(picture, cast("bytes", values[name][0]))
+    pen, limits, width = ImageDraw.Draw(picture), np.array(picture.size) - 1, max(1, side // 100)
+    for name, form in forms.items():
+        for number, shares in enumerate(_shares(values[name], form, size)):
+            corners = (np.clip(shares, 0, 1) * limits).ravel().tolist()
+            color = _COLORS[number % len(_COLORS)]
+            if form.are_boxes:
+                # a dark line around the bright one is seen on every background
+                pen.rectangle(corners, outline=(0, 0, 0), width=width + 2)
+                pen.rectangle(corners, outline=color, width=width)
+            else:
+                pen.circle(corners, width + 1, fill=color, outline=(0, 0, 0))
+    return picture
+
+
+def _shares(values: Decoded, form: Coordinates, size: tuple[int, int]) -> Floats:
+    """Return two corners of each box, or each labeled keypoint, as fractions of the sides of an image."""
+    found: Floats
+    if form.are_boxes:
+        found = edges_of(values, form.order).reshape(-1, 2, 2)
+        # NaN is not less than anything
+        is_shown = np.isfinite(found).all(axis=(1, 2)) & (found[:, 0] <= found[:, 1]).all(axis=1)
+    else:
+        found = np.asarray(values, np.float64).reshape(-1, len(form.order))
+        # the third number is the visibility: 0 means that a keypoint is not labeled
+        is_shown, found = np.isfinite(found).all(axis=1) & (found[:, 2:] > 0).all(axis=1), found[:, :2]
+    return found[is_shown] if form.is_normalized else found[is_shown] / size
 
 
 def as_thumbnail(picture: Picture) -> Thumbnail:
@@ -81,89 +124,6 @@ def _in_color(image: Picture) -> Picture:
         white = Image.new("RGBA", colored.size, (255, 255, 255, 255))
         return Image.alpha_composite(white, colored).convert("RGB")
     return image.convert("RGB")
-
-
-class Marks(NamedTuple):
-    """The features that are drawn over an encoded image: a mask, boxes with their classes, keypoints."""
-
-    image: Feature
-    mask: Feature | None
-    boxes: Feature | None
-    classes: Feature | None
-    points: Feature | None
-
-    @classmethod
-    def of(cls, schema: Schema) -> Marks | None:
-        """Return the first mask, and the first features that are declared as boxes and keypoints, if any."""
-        image, mask = image_of(schema), next((one for one in schema.features if one.is_mask), None)
-        declared = coordinates_of(schema.features)
-        boxes = next((schema[name] for name, each in declared.items() if each.are_boxes), None)
-        points = next((schema[name] for name, each in declared.items() if not each.are_boxes), None)
-        if image is None or not image.is_encoded or not (mask or boxes or points):
-            return None
-        # labels with the prefix of the boxes, such as ``objects/``
-        prefix = boxes.name.rpartition("/")[0] if boxes else ""
-        labels = [one for one in schema.features if boxes and one.is_label and one.is_ragged]
-        classes = next((one for one in labels if one.name.rpartition("/")[0] == prefix), None)
-        return cls(image, mask, boxes, classes, points)
-
-    def drawn(self, side: int, values: dict[str, Decoded]) -> Picture:
-        """Return an image with its marks, scaled down to fit a square.
-
-        Raises:
-            ValueError: it cannot be decoded.
-        """
-        declared = coordinates_of(filter(None, (self.boxes, self.points))).values()
-        with stored_image(cast("bytes", values[self.image.name][0]), self.image) as image:
-            size = image.size
-            # boxes and keypoints in pixels refer to the stored image
-            picture = scaled(image, side, is_upright=all(each.is_normalized for each in declared))
-        if self.mask is not None:
-            picture = with_mask(picture, cast("bytes", values[self.mask.name][0]))
-        pen, limits = ImageDraw.Draw(picture), np.array(picture.size) - 1
-        for box, label in self._boxes(values, size):
-            # a dark line around the bright one is seen on every background
-            corners = (np.clip(box, 0, 1) * limits).reshape(4).tolist()
-            pen.rectangle(corners, outline=(0, 0, 0), width=5)
-            pen.rectangle(corners, outline=_COLORS[label % len(_COLORS)], width=3)
-        for number, point in enumerate(self._points(values, size)):
-            center = (np.clip(point, 0, 1) * limits).tolist()
-            pen.circle(center, 4, fill=_COLORS[number % len(_COLORS)], outline=(0, 0, 0))
-        return picture
-
-    def caption(self, values: dict[str, Decoded], schema: Schema) -> str:
-        """Return the classes of the boxes, or how many there are."""
-        if self.boxes is None:
-            return ""
-        labels = [label for _, label in self._boxes(values, (1, 1))]
-        if self.classes is None or not labels:
-            return f"boxes: {len(labels)}"
-        counts = Counter(map(schema.class_name, labels)).most_common()
-        named = [f"{count} {name}" for name, count in counts[:_SHOWN_CLASSES]]
-        return ", ".join(named) + (", …" if len(counts) > len(named) else "")
-
-    def _boxes(self, values: dict[str, Decoded], size: tuple[int, int]) -> list[tuple[Floats, int]]:
-        """Return two corners of each box, as fractions of an image, and its class; 0 without classes."""
-        if self.boxes is None:
-            return []
-        are = Coordinates.parse(self.boxes.coordinates or "")
-        corners = edges_of(values[self.boxes.name], are.order).reshape(-1, 2, 2)
-        labels = cast("list[int]", values[self.classes.name]) if self.classes else []
-        labels = labels if len(labels) == len(corners) else [0] * len(corners)
-        shares = corners if are.is_normalized else corners / size
-        # NaN is not less than anything
-        is_box = np.isfinite(shares).all(axis=(1, 2)) & (shares[:, 0] <= shares[:, 1]).all(axis=1)
-        return [(shares[index], labels[index]) for index in np.flatnonzero(is_box).tolist()]
-
-    def _points(self, values: dict[str, Decoded], size: tuple[int, int]) -> Floats:
-        """Return the labeled keypoints as fractions of the width and the height of an image."""
-        if self.points is None:
-            return np.zeros((0, 2))
-        are = Coordinates.parse(self.points.coordinates or "")
-        rows = np.asarray(values[self.points.name], np.float64).reshape(-1, len(are.order))
-        # the third number is the visibility: 0 means that a keypoint is not labeled
-        shown = rows[np.isfinite(rows).all(axis=1) & (rows[:, 2:] > 0).all(axis=1), :2]
-        return shown if are.is_normalized else shown / size
 
 
 def with_mask(picture: Picture, mask: bytes) -> Picture:

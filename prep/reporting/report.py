@@ -6,13 +6,13 @@ import base64
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
-from typing import NamedTuple, TypeAlias, TypeVar, cast
+from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
 
@@ -23,26 +23,21 @@ from tfshards.prep.building.made import made_of
 from tfshards.prep.building.rejects import read_rejects
 from tfshards.prep.deriving.stored import Origin, damage_named, labels_of, open_origin
 from tfshards.prep.imaging.coordinates import Floats
-from tfshards.prep.imaging.pillow import Header, Picture
+from tfshards.prep.imaging.pillow import Header
 from tfshards.prep.imaging.reasons import LOSSES
-from tfshards.prep.imaging.stored import readable, stored_header
-from tfshards.prep.progress.lines import report_warning
+from tfshards.prep.imaging.stored import stored_header
 from tfshards.prep.records.dataset_files import check_new_file
-from tfshards.prep.reporting.pictures import Marks, Thumbnail, as_thumbnail, drawn, image_of, scaled
-from tfshards.prep.sources.keys import to_bytes
+from tfshards.prep.reporting.pictures import Thumbnail, as_thumbnail, drawn, image_of, marks_of
 from tfshards.prep.verification.show import Found, description, look_at
 from tfshards.prep.writing.build_folder import Reject
 from tfshards.schemas import InputError, Manifest, OptionsError, Schema
-from tfshards.schemas.errors import check_path, size
+from tfshards.schemas.errors import size
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest import FORMAT_VERSION
-from tfshards.schemas.storage import AnyPath, LocalPath, any_path
-from tfshards.schemas.storage.paths import local_path
-from tfshards.schemas.storage.stored import Limit
+from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.summary import escaped, span
 
-T = TypeVar("T")
 # The split of an example, and its number in it.
 At: TypeAlias = tuple[str, int]
 _TEMPLATES = Path(__file__).with_name("templates")
@@ -53,14 +48,14 @@ _MOST_AUDITED = 20_000
 # Examples whose sizes are measured; of more, a sample gives each share with an error of 2 % at most.
 _MEASURED = 2_500
 _BINS = 30
-_SHOWN_RECORDS, _SHOWN_MARKED, _SHOWN_CASES = 10, 24, 24
-_INPUT_SIDE, _CASE_SIDE, _MARKED_SIDE = 128, 160, 320
+_SHOWN_RECORDS, _SHOWN_CASES = 10, 24
+_CASE_SIDE = 160
 # Thumbnails of a page, of which those of photos of 96 pixels have about 2 KB each as text, by their number;
 # and examples of each class.
 _SIDES = {400: 160, 1_600: 128, 4_000: 96}
 _FEWEST, _MOST = 2, 16
-# Larger files are not read for a thumbnail.
-_INPUT = Limit("an input that is shown", 1 << 28)
+# Masks, boxes and keypoints are seen only on larger ones, which at most so many can be.
+_MARKED_SIDE, _MOST_MARKED = 320, 100
 
 
 @dataclass(frozen=True, repr=False)
@@ -86,7 +81,6 @@ def report(
     output: str | os.PathLike[str] | None = None,
     *,
     seed: int = 0,
-    source: str | os.PathLike[str] | None = None,
     audit: bool | None = None,
 ) -> Report:
     """Write one page of HTML that shows a dataset.
@@ -99,7 +93,6 @@ def report(
         dataset: folder of the dataset, or its URL.
         output: file of the page; by default ``NAME-report.html`` in the working directory.
         seed: random seed for the examples that are shown.
-        source: folder of the inputs, for thumbnails of rejected ones.
         audit: read all records, to find leaks, duplicates and conflicts; by default only of datasets with
             at most 20,000 examples.
 
@@ -117,7 +110,6 @@ def report(
         import jinja2  # noqa: F401
     except ModuleNotFoundError as error:
         raise InputError(f"a report requires {error.name}: pip install 'tfshards[report]'") from None
-    inputs = None if source is None else _real_folder(source)
     with damage_named():
         origin = open_origin(dataset)
         root, manifest, schema = origin.root, origin.manifest, origin.manifest.schema
@@ -125,29 +117,27 @@ def report(
         check_new_file(path, "a report", lambda file: _GENERATOR in file.read(1024))
         counts = class_counts({name: split.label_counts for name, split in manifest.splits.items()}, schema)
         made = _audited(root, manifest, counts, audit)
-        choice, image, marks = _Choice(origin, seed), image_of(schema), Marks.of(schema)
+        choice, image, marks = _Choice(origin, seed), image_of(schema), marks_of(schema)
         groups = choice.groups(max(_SIDES) // _FEWEST, partial(_per_group, schema)) if image else {}
         chosen = [at for _, some in groups.values() for at in some]
         sample, texts = choice.some(_MEASURED) if image else [], choice.some(_SHOWN_RECORDS)
         cases = [case for finding in made.findings for case in finding.cases[:_SHOWN_CASES]]
-        with_marks = choice.some(_SHOWN_MARKED) if marks else []
-        sides = dict.fromkeys([*texts, *sample, *with_marks], 0)
-        sides |= dict.fromkeys(chosen, _side(len(chosen)))
-        sides |= {(one.split, one.number): _CASE_SIDE for case in cases for one in case.examples}
+        is_large = bool(marks) and len(chosen) <= _MOST_MARKED
+        sides = dict.fromkeys([*texts, *sample], 0)
+        sides |= dict.fromkeys(chosen, _MARKED_SIDE if is_large else _side(len(chosen)))
+        for one in (one for case in cases for one in case.examples):
+            sides[one.split, one.number] = max(_CASE_SIDE, sides.get((one.split, one.number), 0))
+        numbers = {
+            name: np.array(sorted(number for of, number in sides if of == name), np.int64)
+            for name in manifest.splits
+        }
 
-        def cards_of(found: Found) -> tuple[_Card, _Card | None]:
-            at, values = (found.split, found.number), found.values
-            one = _card(found, partial(drawn, schema, sides[at], values) if image and sides[at] else None)
-            if at in texts:
-                one = one._replace(
-                    text={each.name: description(each, schema, values[each.name]) for each in schema.features}
-                )
-            if marks is None or at not in with_marks:
-                return one, None
-            marked = _card(found, partial(marks.drawn, _MARKED_SIDE, values))
-            return one, marked._replace(caption="" if marked.fault else marks.caption(values, schema))
+        def card(found: Found) -> tuple[At, _Card]:
+            at = found.split, found.number
+            return at, _card(found, sides[at] if image else 0, has_text=at in texts)
 
-        cards = _read(origin, sides, cards_of)
+        parts = look_at(root, manifest, numbers, lambda some: [*map(card, some)], "report")
+        cards = dict(chain.from_iterable(parts))
     page = {
         "manifest": manifest,
         "format": FORMAT_VERSION,
@@ -158,17 +148,16 @@ def report(
         "colors": {name: f"var(--series-{number % 6 + 1})" for number, name in enumerate(manifest.splits)},
         "counts": counts,
         "remedies": {loss.conversion: loss.remedy for loss in LOSSES},
-        "facts": _facts([cards[at][0] for at in sample]),
-        "rejected": _rejected(root, manifest, inputs),
-        "has_source": inputs is not None,
+        "facts": _facts([cards[at] for at in sample]),
+        "rejected": _rejected(root, manifest),
         "audit": made,
-        "cards": {at: card for at, (card, _) in cards.items()},
+        "cards": cards,
         "most": _SHOWN_CASES,
         "marks": marks,
-        "marked": [cards[at][1] for at in with_marks],
+        "is_large": is_large,
         "groups": groups,
         "most_groups": max(_SIDES) // _FEWEST,
-        "records": [cards[at][0] for at in texts],
+        "records": [cards[at] for at in texts],
     }
     path.put(_rendered(page))
     return Report(path)
@@ -215,52 +204,40 @@ class _Choice:
         return [(self._names[split], number) for split, number in found]
 
 
-def _read(origin: Origin, chosen: Collection[At], look: Callable[[Found], T]) -> dict[At, T]:
-    """Return what ``look`` returns for chosen examples."""
-    numbers = {name: [number for of, number in chosen if of == name] for name in origin.manifest.splits}
-    parts = look_at(
-        origin.root,
-        origin.manifest,
-        {name: np.array(sorted(own), np.int64) for name, own in numbers.items()},
-        lambda some: [((one.split, one.number), look(one)) for one in some],
-        "report",
-    )
-    return dict(pair for part in parts for pair in part)
-
-
 class _Card(NamedTuple):
-    """One example or input as the page shows it: its key, where it is, its thumbnail, or why it has none.
+    """One example as the page shows it: its key, where it is, its thumbnail, or why it has none.
 
     The header and the number of bytes are those of its encoded image.
     """
 
     name: str
-    caption: str = ""
-    split: str = ""
-    place: str = ""
-    picture: Thumbnail | None = None
-    fault: str = ""
-    header: Header | None = None
-    num_bytes: int = 0
-    text: Mapping[str, str] = {}
+    split: str
+    place: str
+    picture: Thumbnail | None
+    fault: str
+    header: Header | None
+    num_bytes: int
+    text: Mapping[str, str]
 
 
-def _card(found: Found, draw: Callable[[], Picture] | None) -> _Card:
-    """Return an example with what a function draws."""
-    values, image, fault, picture = found.values, image_of(found.schema), "", None
+def _card(found: Found, side: int, *, has_text: bool) -> _Card:
+    """Return an example, with a thumbnail if there is a side, and with the text of its values on request."""
+    schema, values, fault, picture = found.schema, found.values, "", None
+    image = image_of(schema)
     encoded = cast("bytes", values[image.name][0]) if image and image.is_encoded else b""
     try:
-        picture = as_thumbnail(draw()) if draw else None
+        picture = as_thumbnail(drawn(schema, side, values)) if side else None
     except ValueError as error:
         fault = str(error)
     return _Card(
         found.key,
-        split=found.split,
-        place=f"{found.split}:{found.number}",
-        picture=picture,
-        fault=fault,
+        found.split,
+        f"{found.split}:{found.number}",
+        picture,
+        fault,
         header=stored_header(encoded) if encoded else None,
         num_bytes=len(encoded),
+        text={one.name: description(one, schema, values[one.name]) for one in schema.features if has_text},
     )
 
 
@@ -271,7 +248,8 @@ def _side(num_pictures: int) -> int:
 
 def _per_group(schema: Schema, num_groups: int) -> int:
     """Return how many examples of each class are shown, or of each split without labels."""
-    return max(_FEWEST, min(_MOST, max(_SIDES) // max(1, num_groups))) * (1 if schema.label else 3)
+    is_sparse = schema.label is None and not marks_of(schema)
+    return max(_FEWEST, min(_MOST, max(_SIDES) // max(1, num_groups))) * (3 if is_sparse else 1)
 
 
 def _audited(
@@ -328,48 +306,14 @@ def _histogram(values: Floats, form: Callable[[float], str]) -> dict[str, object
     return {"spread": spread, "bins": bins, "most": int(counts.max()), "ticks": ends[:: _BINS // 2]}
 
 
-def _real_folder(source: str | os.PathLike[str]) -> bytes:
-    """Return a folder as a real path, or raise InputError."""
-    check_path("source", source)
-    if not local_path(source).is_dir():
-        raise InputError(f"source={os.fspath(source)!r} is not a folder; name the folder of the inputs")
-    return os.path.realpath(os.fsencode(source))
-
-
-def _rejected(root: AnyPath, manifest: Manifest, source: bytes | None) -> list[tuple[str, int, list[_Card]]]:
-    """Return the rejected inputs by reason, the most common first: how many, and some of them.
-
-    A folder without any of them is probably a mistake, which is reported.
-    """
+def _rejected(root: AnyPath, manifest: Manifest) -> list[tuple[str, int, list[Reject]]]:
+    """Return the rejected inputs by reason, the most common first: how many, and some of them."""
     rejects = sorted(read_rejects(root, manifest))
-    paths = (os.path.join(source or b"", to_bytes(reject.key)) for reject in rejects)
-    if source is not None and rejects and not any(map(os.path.lexists, paths)):
-        report_warning(
-            f"source={os.fsdecode(source)!r} holds none of the rejected inputs; give the folder that the "
-            "dataset was built from"
-        )
-    found = []
-    for reason, count in Counter(reject.reason for reject in rejects).most_common():
-        some = [reject for reject in rejects if reject.reason == reason][:_SHOWN_CASES]
-        found.append((reason, count, [_input(reject, source) for reject in some]))
-    return found
-
-
-def _input(reject: Reject, source: bytes | None) -> _Card:
-    """Return a rejected input with what can be decoded of it, if it is a regular file in the folder."""
-    card = _Card(reject.key, f"{reject.detail} ({size(reject.size)})")
-    key = to_bytes(reject.key)
-    path = os.path.join(source or b"", key)
-    if source is None or b"\0" in key or not os.path.realpath(path).startswith(os.path.join(source, b"")):
-        return card
-    try:
-        data = LocalPath(os.fsdecode(path)).read_whole(_INPUT)
-        # what can be decoded of a damaged file is shown
-        with readable(data, allows_truncated=True) as image:
-            return card._replace(picture=as_thumbnail(scaled(image, _INPUT_SIDE)))
-    except (OSError, ValueError):
-        # the caption has the reason
-        return card
+    by_reason = Counter(reject.reason for reject in rejects).most_common()
+    return [
+        (reason, count, [each for each in rejects if each.reason == reason][:_SHOWN_CASES])
+        for reason, count in by_reason
+    ]
 
 
 def _printable(value: object) -> object:

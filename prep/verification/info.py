@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from tfshards.prep.views.tfds import INFO_NAME
+from tfshards.prep.views.files import INFO_NAME
 from tfshards.schemas import Manifest, read_manifest
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest import manifest_text

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
 from pathlib import PurePath
 
 from tfshards.prep.building.made import made_of
 from tfshards.prep.progress.lines import report_line
-from tfshards.prep.records.frames import Frame, RecordError
+from tfshards.prep.records.frames import Frame
 from tfshards.prep.records.shard_file import scan
 from tfshards.prep.sources.staging_folder import remove_staged, unfinished_in
-from tfshards.prep.verification.report import VerificationReport
 from tfshards.prep.views.files import view_files
 from tfshards.prep.writing.build_folder import BuildFolder, is_owned
 from tfshards.schemas import Manifest, Problem, Shard
@@ -28,12 +26,15 @@ _EDITS = ("append", "remove", "relabel")
 
 def repaired(
     name: str, folder: AnyPath, manifest: Manifest, problems: Sequence[Problem]
-) -> VerificationReport:
-    """Rebuild the damaged files of a locked dataset that need no inputs, and return the report.
+) -> tuple[tuple[Problem, ...], tuple[str, ...], tuple[str, ...]]:
+    """Rebuild the damaged files of a locked dataset that need no inputs.
 
     These are indexes, labels and keys, which follow from their shards if those are sound, and the views and
     the copy of the manifest in the folder of the build. A file is only replaced by one that has its digest in
     the manifest, and only in a folder that tfshards made.
+
+    Returns:
+        The problems that are left, the paths of the files that were rebuilt, and how to repair the others.
     """
     remove_staged(folder)
     damaged = {problem.place for problem in problems}
@@ -47,16 +48,14 @@ def repaired(
     # what replaced a damaged file had its digest in the manifest
     left = tuple(problem for problem in problems if problem.place not in done)
     remedies = _remedies(name, folder, manifest, {problem.place for problem in left})
-    return VerificationReport(name, left, tuple(done), tuple(remedies))
+    return left, tuple(done), tuple(remedies)
 
 
 def _rebuilt(folder: AnyPath, manifest: Manifest, damaged: Collection[str]) -> Iterator[tuple[str, bytes]]:
     """Yield what can be rebuilt: the companions of sound shards of which one is damaged, and other files."""
     for shard in manifest.shards:
         if shard.path not in damaged and {*shard.companion_digests} & {*damaged}:
-            # a record that is damaged in spite of the digest was written so; verify with deep names it
-            with suppress(RecordError):
-                yield from _companions(folder, shard, manifest).items()
+            yield from _companions(folder, shard, manifest).items()
     for view, data in view_files(manifest).items():
         yield f"{manifest.folder}/{view}", data
     yield f"{manifest.folder}/{MANIFEST_NAME}", (folder / MANIFEST_NAME).read_whole(METADATA)
@@ -74,10 +73,11 @@ def _companions(folder: AnyPath, shard: Shard, manifest: Manifest) -> dict[str, 
         if key:
             keys.append(example.required_key())
 
-    records = scan(folder / shard.path, manifest.compression, look)
-    return records.describe(
-        shard.path, labels_bytes(labels) if label else None, keys if key else None, shard.companions
-    )[1]
+    # a record that is damaged in spite of the digest was written so: its companions have another digest
+    records, _ = scan(folder / shard.path, manifest.compression, look)
+    file = shard.num_bytes, shard.digest, shard.last_bytes
+    listed = labels_bytes(labels) if label else None
+    return records.describe(shard.path, file, listed, keys if key else None, shard.companions)[1]
 
 
 def _replace(dataset: AnyPath, path: str, data: bytes) -> bool:

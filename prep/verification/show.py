@@ -179,11 +179,12 @@ def examples_at(root: AnyPath, manifest: Manifest, split: str, numbers: IntArray
     """Yield some examples of a split by their numbers, without reading other records."""
     for _, shard, rows, records in rows_by_shard(manifest.splits[split].shards, numbers):
         path, first = root / shard.path, int(numbers[rows[0]] - records[0])
-        for part, found, _ in read_parts(path, manifest.compression, require_index(root, shard), records):
-            for record, offset, data in zip(part.numbers, part.offsets, found, strict=True):
-                values, fault = parse_record(data, manifest)
-                if fault:
-                    raise RecordError(path, record, offset, fault)
+        for part in read_parts(path, manifest.compression, require_index(root, shard), records):
+            for record, offset, data in zip(part.numbers, part.offsets, part.data, strict=True):
+                try:
+                    values = parse_record(data, manifest)
+                except ValueError as error:
+                    raise RecordError(path, record, offset, str(error)) from None
                 yield Found(manifest.schema, split, first + record, shard.path, record, values)
 
 

@@ -92,8 +92,8 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
     (
         "a part of an export is written under its name",
         "prep/exporting/export.py",
-        '    unfinished = work / f"{path.name}.{secrets.token_hex(8)}"\n',
-        "    make_folder(path.parent)\n    unfinished = path\n",
+        '    unfinished = self.work / f"{path.name}.{secrets.token_hex(8)}"\n',
+        "    make_folder(path.parent)\n        unfinished = path\n",
         f"{_CRASHES}[export to WebDataset]",
     ),
     (

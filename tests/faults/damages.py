@@ -1,6 +1,6 @@
 """Faults of what judges files that nobody may trust."""
 
-CHECKS, INDEX, NAMES = "prep/verification/checks.py", "schemas/index.py", "schemas/names.py"
+INDEX, NAMES = "schemas/index.py", "schemas/names.py"
 REPAIR, VERIFY = "prep/verification/repair.py", "prep/verification/verify.py"
 REPAIRS = "tests/prep/test_repair.py"
 DAMAGES, MANIFEST, RECORDS = (
@@ -13,21 +13,21 @@ NAMED = f"{DAMAGES}::test_every_damage_is_named"
 FAULTS = [
     (
         "verify compares no last bytes",
-        CHECKS,
+        VERIFY,
         "elif last_bytes != shard.last_bytes:",
         "elif False:",
         NAMED,
     ),
     (
         "verify compares no digest of examples",
-        CHECKS,
-        "if found != shard.examples_digest:",
-        "if False:",
+        VERIFY,
+        "elif records.digest != shard.examples_digest:",
+        "elif False:",
         NAMED,
     ),
     (
         "verify compares no key of a record with the file of keys",
-        CHECKS,
+        VERIFY,
         "(manifest.schema.key, shard.keys_path, companions.keys),",
         "",
         NAMED,
@@ -76,9 +76,9 @@ FAULTS = [
     ),
     (
         "images are not decoded",
-        CHECKS,
-        "elif decode:",
-        "elif False:",
+        VERIFY,
+        "        if decode:\n            for",
+        "        if False:\n            for",
         f"{RECORDS}::test_pixels_are_decoded_and_compared_with_the_schema",
     ),
     (

@@ -157,14 +157,14 @@ FAULTS = [
     ),
     (
         "verify accepts a shard with other bytes",
-        "prep/verification/checks.py",
+        "prep/verification/verify.py",
         "elif digest != shard.digest:",
         'elif digest == "":',
         VERBS,
     ),
     (
         "verify accepts any index",
-        "prep/verification/checks.py",
+        "prep/verification/verify.py",
         "of_index + of_labels + of_keys)",
         "of_labels + of_keys)",
         "tests/surface/test_damages.py::test_every_damage_is_named[no index]",

@@ -34,14 +34,15 @@ def test_an_export_ends_with_the_same_bytes_after_any_stop(every, tmp_path, monk
     assert all(name.startswith(("data/", "every-", "labels.txt")) for name in whole)
     written = []
 
-    def stop_before(directory, work, exported, part):
+    def stop_before(unfinished, *args):
         if len(written) == 2:
             raise KeyboardInterrupt
-        real(directory, work, exported, part)
-        written.append(part)
+        real(unfinished, *args)
+        written.append(unfinished)
 
-    real = module._write
-    monkeypatch.setattr(module, "_write", stop_before)
+    writer = module._FORMATS[to]
+    real = writer.write
+    monkeypatch.setattr(writer, "write", stop_before)
     monkeypatch.setattr("tfshards.prep.progress.threads._NUM_CORES", 1)
     with pytest.raises(KeyboardInterrupt):
         quietly(every, tmp_path / "out", to=to)

@@ -34,7 +34,7 @@ def path(tmp_path_factory):
     options = Options(max_rejected=0.5)
     shards = {"train": 6, "val": 2}
     build(ImageFolder(folder / "in"), folder / "pets", shards=shards, options=options)
-    report(folder / "pets", folder / "pets.html", source=folder / "in")
+    report(folder / "pets", folder / "pets.html")
     return folder / "pets.html"
 
 

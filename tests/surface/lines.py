@@ -116,7 +116,6 @@ FLAGS = {
     "--shards": Flag(("many", "=2", "val=0", "0")),
     "--shuffle": Flag(("x",)),
     "--size": Flag(("x", "5x5")),
-    "--source": Flag((GONE,), 1, GONE),
     "--split": Flag(("z",), 1, "z"),
     "--split-folders": Flag(("train", "=x"), named="split"),
     "--split-list": Flag((f"train={GONE}",), 1, GONE),

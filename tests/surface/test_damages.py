@@ -165,7 +165,7 @@ DAMAGES = {
     "an empty shard": ("none", put("shard", b""), ["shard"], [0], BAD, LOST),
     "no shard": ("none", without("shard"), ["shard"], [], BAD, LOST),
     "a pipe": ("none", pipe, ["shard"], [], BAD, LOST),
-    "a faulty disk": ("none", unreadable, ["shard"], [0], BAD, LOST),
+    "a faulty disk": ("none", unreadable, ["shard"], [], BAD, LOST),
     "gzip data": ("gzip", flipped(60), ["shard"], None, (InputError, "cache-needed"), None),
     "gzip, cut": (
         "gzip",
