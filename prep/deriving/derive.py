@@ -106,7 +106,7 @@ class Derived(Job):
 
     @property
     def _ids(self) -> list[ShardId]:
-        return [ShardId(name, index) for name, of in self.splits.items() for index in range(len(of.sizes))]
+        return [ShardId(name, index) for name, of in self.splits.items() for index in range(len(of.layout))]
 
     def kept(self) -> dict[ShardId, Shard]:
         """Return our shards of the only origin that hold exactly what new ones would hold."""
@@ -119,7 +119,7 @@ class Derived(Job):
     def _check(self, splits: Mapping[str, Split]) -> None:
         """Raise BuildError unless each split holds exactly the examples that it has to have."""
         for name, split in splits.items():
-            number, digest = sum(self.splits[name].sizes), self.splits[name].digest
+            number, digest = sum(map(len, self.splits[name].layout)), self.splits[name].digest
             if split.num_examples != number or split.examples_digest != digest:
                 raise BuildError(
                     f"split {name!r}: {split.num_examples} examples with digest {split.examples_digest} "
@@ -140,7 +140,7 @@ class Derived(Job):
             source=StoredRuns([origin.slim for origin in self.origins], outline.compression),
             schema=outline.schema,
             name=outline.name,
-            num_shards={name: len(split.sizes) for name, split in self.splits.items()},
+            num_shards={name: len(split.layout) for name, split in self.splits.items()},
         )
 
     def _space(self) -> Callable[[Amount], int] | None:
@@ -163,7 +163,7 @@ class Derived(Job):
         }
         for shard in shards:
             split = self.splits[shard.split]
-            size = split.sizes[shard.shard_index]
+            size = len(split.layout[shard.shard_index])
             text = runs_plan(split.olds, split.runs(shard.shard_index))
             yield ShardPlan(shard, text, Amount(size, int(size * shares[shard.split])))
 

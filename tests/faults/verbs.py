@@ -44,8 +44,8 @@ FAULTS = [
     (
         "remove counts the labels of removed examples",
         "prep/deriving/edit.py",
-        "after[start:end][~edit.is_removed[start:end]]",
-        "after[start:end]",
+        "edit.labels[start:end][is_kept]",
+        "edit.labels[start:end]",
         VERBS,
     ),
     (
