@@ -100,8 +100,8 @@ def without(split: NewSplit, is_removed: BoolArray) -> NewSplit:
     their order. A shard that loses all its records is left out. ``is_removed`` has the shape
     ``(num_examples,)``.
     """
-    old = [np.arange(each.start, each.stop) for each in split.layout]
-    counts = [*map(len, old)]
+    counts = [old.shard.num_examples for old in split.olds]
+    old = np.split(np.arange(len(is_removed), dtype=np.int64), np.cumsum(counts)[:-1])
     is_balanced = max(counts) - min(counts) <= 1
     new = rebalance(old, is_removed) if is_balanced else [numbers[~is_removed[numbers]] for numbers in old]
     # but not a shard that was empty before

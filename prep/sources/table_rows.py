@@ -138,7 +138,6 @@ class RowSource(NamedClasses, ABC):
             dict(recorded.options.get("columns", {})),
             recorded.images,
             root=inputs[1] if len(inputs) == 2 else None,
-            follow_links=recorded.follow_links,
             **recorded_options(cls.RECORDED, recorded.options),
             _only=frozenset(recorded.schema.names),
         )

@@ -50,14 +50,14 @@ FAULTS = [
     ),
     (
         "append loses the last new row",
-        "prep/deriving/new_inputs.py",
+        "prep/deriving/append.py",
         "np.flatnonzero(is_new).tolist(), origin",
         "np.flatnonzero(is_new)[:-1].tolist(), origin",
         VERBS,
     ),
     (
         "append takes removed examples again",
-        "prep/deriving/new_inputs.py",
+        "prep/deriving/append.py",
         " if removed_line(listing.keys[number]) not in removed]",
         "]",
         VERBS,
