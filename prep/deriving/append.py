@@ -286,7 +286,7 @@ def _rejected_again(listing: Listing, reader: Reader, origin: Origin) -> tuple[l
     found: dict[str, Reject | str] = {}
     for piece in source.pieces(inputs_plan(listing.columns(np.array(read, np.int64)))):
         found |= {reject.key: reject for reject in piece.rejected}
-        found |= zip(map(to_text, piece.keys), piece.contents, strict=True)
+        found |= zip(map(to_text, piece.keys), filter(None, piece.contents), strict=True)
 
     def stays(reject: Reject) -> bool:
         if reject.key not in found:

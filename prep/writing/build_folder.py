@@ -111,7 +111,7 @@ class FinishedShard:
         rejected: the planned rows that are not in it, in plan order.
         conversions: number of images by kind of conversion.
         converted_keys: by kind of conversion, the key of the first image that was converted.
-        contents: digest of the content of each row, if duplicates are searched (building/rejects.py).
+        contents: digest of the content of each row, see ``Piece``; if duplicates are searched.
         marks: what shows whether the shard or a companion was replaced since, by path; see ``mark_of``.
     """
 
