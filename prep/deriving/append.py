@@ -17,7 +17,7 @@ from tfshards.prep.building.output import claimed, output_folder, staged
 from tfshards.prep.building.rejects import original_of
 from tfshards.prep.building.state import Wanted
 from tfshards.prep.building.write import Draft
-from tfshards.prep.deriving.merge import check_same_schema, joined
+from tfshards.prep.deriving.reshard import check_same_schema, joined
 from tfshards.prep.deriving.stored import Origin, labels_of, open_origin, removed_line
 from tfshards.prep.engines.table import EngineName, find_run, is_distributed
 from tfshards.prep.imaging.options import VERSIONS

@@ -71,7 +71,7 @@ FAULTS = [
     ),
     (
         "the splits of merged datasets hold the shards of the first one",
-        "prep/deriving/derive.py",
+        "prep/deriving/reshard.py",
         "for index, of in held if of for shard in of.shards]",
         "for index, of in held[:1] if of for shard in of.shards]",
         VERBS,
