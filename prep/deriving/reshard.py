@@ -109,12 +109,10 @@ def reshard(
         raise OptionsError(f"the output {folder} is the input; give another folder, or overwrite=True")
 
     def derive(origin: Origin) -> Derived:
-        name = options.name or (origin.manifest.name if is_next else "")
-        recorded: dict[str, Json] = {"source": "reshard", "origin": origin.to_json()}
-        outline = replace(
-            origin.manifest, name=dataset_name(folder, Options(name=name or None)), options=recorded
-        )
-        return derived_from_all(outline, [origin], run, options, counts, is_next=is_next)
+        name = options.name or (origin.manifest.name if is_next else None)
+        made: dict[str, Json] = {"source": "reshard", "origin": origin.to_json()}
+        new = _derived([origin], dataset_name(folder, Options(name=name)), made, run, options, counts)
+        return replace(new, is_next=is_next)
 
     def derive_next(origin: Origin) -> Derived | None:
         new = derive(origin)
@@ -192,23 +190,9 @@ def merge(
         report_warning("the examples have no keys, so repeated examples cannot be found")
     else:
         check_keys_differ(origins)
-    manifests = [origin.manifest for origin in origins]
-    splits, totals = joined(manifests, first.manifest.schema)
-    recorded: dict[str, Json] = {"source": "merge", "of": [origin.to_json() for origin in origins]}
-    # different cuts do not determine the split of a key, nor do cuts of a single split
-    cuts = {} if names else first.manifest.split_cuts
-    outline = Manifest(
-        name=dataset_name(folder, Options(name=options.name)),
-        build_id="",
-        folder="",
-        schema=first.manifest.schema,
-        splits=splits,
-        totals=totals,
-        options={**recorded, "as_splits": [*names]} if names else recorded,
-        split_cuts=cuts if all(manifest.split_cuts == cuts for manifest in manifests) else {},
-        compression=first.manifest.compression,
-    )
-    new = derived_from_all(outline, origins, run, options, counts)
+    made: dict[str, Json] = {"source": "merge", "of": [origin.to_json() for origin in origins]}
+    made |= {"as_splits": [*names]} if names else {}
+    new = _derived(origins, dataset_name(folder, Options(name=options.name)), made, run, options, counts)
     with claimed(folder) as state:
         return produce(new, state, overwrite=overwrite)
 
@@ -327,37 +311,48 @@ def _sum(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return dict(sorted(sum(map(Counter, counts), Counter[str]()).items()))
 
 
-def derived_from_all(
-    outline: Manifest,
+def _derived(
     origins: Sequence[Origin],
+    name: str,
+    made: Mapping[str, Json],
     run: Callable[[Work], None],
     options: ShardOptions,
     counts: ShardCounts,
-    *,
-    is_next: bool = False,
 ) -> Derived:
-    """Return the dataset that holds all examples of the origins, in new shards with these options."""
-    compression = options.compression or outline.compression
-    shards_of = {name: _shards_of(origins, name) for name in outline.splits}
+    """Return the dataset that holds all examples of the origins, in new shards with these options.
+
+    ``made`` is what the manifest records of how it is made.
+    """
+    manifests = [origin.manifest for origin in origins]
+    first, compression = manifests[0], options.compression or manifests[0].compression
+    splits, totals = joined(manifests, first.schema)
+    # different cuts do not determine the split of a key, nor do cuts of a single split
+    has_cuts = "as_splits" not in made and all(each.split_cuts == first.split_cuts for each in manifests)
+    shards_of = {split: _shards_of(origins, split) for split in splits}
     num_shards = _num_shards(shards_of, options.shard_bytes, counts)
-    recorded: dict[str, Json] = {"shards": dict(num_shards)}
+    recorded: dict[str, Json] = {**made, "shards": dict(num_shards)}
     if compression != "none":
         recorded["compression"] = {**recorded_release(compression)}
-    texts = "".join(origin.manifest.to_text() for origin in origins)
+    texts = "".join(each.to_text() for each in manifests)
     return Derived(
-        outline=replace(
-            outline,
-            options={**outline.options, **recorded},
+        outline=Manifest(
+            name=name,
+            build_id="",
+            folder="",
+            schema=first.schema,
+            splits=splits,
+            totals=totals,
+            options=recorded,
+            split_cuts=first.split_cuts if has_cuts else {},
             compression=compression,
             inputs_digest=bytes_digest(texts.encode("ascii")),
         ),
         origins=origins,
-        splits={name: in_new_shards(whole(olds), num_shards[name]) for name, olds in shards_of.items()},
+        splits={split: in_new_shards(whole(olds), num_shards[split]) for split, olds in shards_of.items()},
         run=run,
         locations=tuple(origin.root for origin in origins),
         rejects=[reject for origin in origins for reject in origin.rejects()],
         removed=frozenset[bytes]().union(*(origin.removed() for origin in origins)),
-        is_next=is_next,
     )
 
 

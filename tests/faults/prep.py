@@ -43,8 +43,8 @@ FAULTS = [
     (
         "merge takes a damaged dataset for up to date",
         "prep/deriving/reshard.py",
-        "new = derived_from_all(outline, origins, run, options, counts)\n",
-        "new, overwrite = derived_from_all(outline, origins, run, options, counts), False\n",
+        'made |= {"as_splits": [*names]} if names else {}\n',
+        'made |= {"as_splits": [*names]} if names else {}\n    overwrite = False\n',
         f"{MERGE}::test_a_damaged_dataset_is_merged_again_with_overwrite",
     ),
     (
