@@ -60,12 +60,15 @@ class NewSplit:
 
     def kept(self, index: int) -> Shard | None:
         """Return the old shard whose records a new one holds, unchanged and in their order, or None."""
-        runs = self.runs(index)
-        if len(runs) != 1:
+        held = self.layout[index]
+        if not len(held):
             return None
-        number, first, count = runs[0].tolist()
+        number = int(np.searchsorted(self._ends, held[0], side="right"))
         _, shard, labels = self.olds[number]
-        return shard if not (first or labels) and count == shard.num_examples else None
+        end = int(self._ends[number])
+        old = range(end - shard.num_examples, end)
+        is_same = held == old if isinstance(held, range) else np.array_equal(held, np.arange(old.start, end))
+        return shard if is_same and not labels else None
 
 
 def whole(olds: Sequence[OldShard]) -> NewSplit:
