@@ -202,7 +202,7 @@ def check_replaceable(state: OutputState, wanted: Wanted, *, overwrite: bool) ->
         raise InputError(f"{folder} has records of another program; use another output", code="foreign-file")
     if overwrite or wanted.is_in(manifest):
         return
-    removed, relabeled = made_of(manifest).num_removed, made_of(manifest).num_relabeled
+    removed, relabeled = map(made_of(manifest).count_of, ("removed", "relabeled"))
     if removed or relabeled:
         raise InputError(
             f"{folder} holds a dataset that was edited: {counted(removed, 'example')} removed, {relabeled:,} "

@@ -403,7 +403,7 @@ def _options(origin: Origin, edit: _Edit, num_changed: int) -> dict[str, Json]:
     recorded = origin.to_json()
     recorded["options"] = {name: value for name, value in before.items() if name not in _EDITED}
     is_edited = made.source in ("remove", "relabel") and "appended" not in before
-    counts = {"removed": len(edit.removed), "relabeled": made.num_relabeled + num_changed}
+    counts = {"removed": len(edit.removed), "relabeled": made.count_of("relabeled") + num_changed}
     return {
         "source": edit.verb,
         **{name: count for name, count in counts.items() if count},

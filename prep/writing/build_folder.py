@@ -155,23 +155,17 @@ class BuildFolder:
         Raises:
             InputError: there is something of this name that tfshards did not make.
         """
-        text = record_text(self.name, options, stamps)
+        text, record = record_text(self.name, options, stamps), self.root / RECORD_NAME
         if not exists(self.root):
             with new_folder(self.root, self.dataset / staged_name(secrets.token_hex(4))) as made:
                 put(made / RECORD_NAME, text, made)
         elif not is_owned(self.root):
             raise foreign(self.root)
-        elif not self.has_record(text):
+        elif read_whole(record, LISTS) != text:
             self._check_links()
             with unfinished_in(self.dataset) as unfinished:
-                put(self.root / RECORD_NAME, text, unfinished)
+                put(record, text, unfinished)
                 sync(self.root)
-
-    def has_record(self, text: bytes) -> bool:
-        """Return whether the record of the folder is this one."""
-        with suppress(OSError):
-            return read_whole(self.root / RECORD_NAME, LISTS) == text
-        return False
 
     def _check_links(self) -> None:
         """Raise InputError if a folder in it is a link, which may lead out of the dataset."""
