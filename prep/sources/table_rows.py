@@ -115,7 +115,7 @@ class RowSource(NamedClasses, ABC):
 
     # Name of the kind of source, and its options that manifests record.
     kind: ClassVar[str]
-    RECORDED: ClassVar[tuple[str, ...]] = ("outside_boxes", "boxes_in")
+    RECORDED: ClassVar[tuple[str, ...]] = ("follow_links", "outside_boxes", "boxes_in")
 
     def __post_init__(self) -> None:
         check_choices(self)

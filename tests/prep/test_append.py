@@ -90,6 +90,20 @@ def test_columns_that_the_dataset_lacks_are_left_out_and_listed(tmp_path, log):
     assert log[0].endswith(": split, more")
 
 
+def test_links_out_of_the_folder_are_followed_as_the_build_did(tmp_path):
+    inputs = [tmp_path / "table.csv", tmp_path / "images"]
+    for follows in (False, True):
+        table = Table(make_table(tmp_path, 4), root=inputs[1], follow_links=follows)
+        build(table, tmp_path / f"{follows}")
+    make_table(tmp_path, 5)
+    image = tmp_path / "images" / "004.png"
+    image.rename(tmp_path / "elsewhere.png")
+    image.symlink_to(tmp_path / "elsewhere.png")
+    with raises(InputError, "is outside", "'004.png'", code="outside-folder"):
+        append(inputs, tmp_path / "False")
+    assert append(inputs, tmp_path / "True").num_examples == 5
+
+
 def test_a_class_without_examples_so_far_is_split_by_the_ratios(tmp_path):
     def arrays(count: int) -> Arrays:
         return Arrays({"x": np.arange(count), "label": (np.arange(count) >= 20).astype(int)}, {}, ("a", "b"))
