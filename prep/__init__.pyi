@@ -12,12 +12,12 @@ from tfshards.prep.building.generations import restore as restore
 from tfshards.prep.building.write_shards import WriteShards as WriteShards
 from tfshards.prep.building.write_shards import WriteShardsResult as WriteShardsResult
 from tfshards.prep.deriving.append import append as append
-from tfshards.prep.deriving.derive import ShardOptions as ShardOptions
 from tfshards.prep.deriving.diff import Diff as Diff
 from tfshards.prep.deriving.diff import diff as diff
 from tfshards.prep.deriving.edit import relabel as relabel
 from tfshards.prep.deriving.edit import remove as remove
-from tfshards.prep.deriving.merge import merge as merge
+from tfshards.prep.deriving.reshard import ShardOptions as ShardOptions
+from tfshards.prep.deriving.reshard import merge as merge
 from tfshards.prep.deriving.reshard import reshard as reshard
 from tfshards.prep.engines.read_shards import ReadShards as ReadShards
 from tfshards.prep.exporting.export import Export as Export

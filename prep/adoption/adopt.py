@@ -17,10 +17,11 @@ import numpy as np
 from tfshards.prep.adoption.features import Features, infer
 from tfshards.prep.adoption.files import ChosenFiles, choose_files
 from tfshards.prep.building.commit import build_overtaken, check_readable, commit
-from tfshards.prep.building.state import OutputState, difference, inspect_output
+from tfshards.prep.building.state import OutputState, differences, inspect_output
 from tfshards.prep.engines.table import Tick, in_threads
 from tfshards.prep.planning.plan import label_counts
 from tfshards.prep.progress.lines import Meter, report_warning
+from tfshards.prep.records.dataset_files import digest_problems
 from tfshards.prep.records.shard_file import Records, scan
 from tfshards.prep.sources.classes import ClassNames, given_class_names
 from tfshards.prep.sources.staging_folder import remove_staged
@@ -34,6 +35,7 @@ from tfshards.schemas import (
     Split,
     Totals,
 )
+from tfshards.schemas.digests import bytes_digest
 from tfshards.schemas.errors import check_flags
 from tfshards.schemas.index import labels_bytes
 from tfshards.schemas.json_reader import Json
@@ -165,11 +167,13 @@ def _write(
     build = same[0] if same else state.new_folder(draft.build_id)
     manifest = _placed(draft, build.name)
     if state.manifest and state.manifest != manifest and not overwrite:
-        what = difference(state.manifest, manifest.options).replace("inputs", "files, records or class names")
-        raise InputError(f"{folder} was adopted with other {what}; give overwrite=True to adopt it again")
+        what = differences(state.manifest.options, manifest.options)
+        what = what.replace("inputs", "files, records or class names")
+        raise InputError(f"{folder} was adopted with {what}; give overwrite=True to adopt it again")
     text = manifest.to_text().encode("ascii")
     check_readable(text, build.root / MANIFEST_NAME)
-    if not same:
+    digests = {name: bytes_digest(data) for name, data in companions.items()}
+    if not same or digest_problems(build.root, digests):
         build.create(manifest.options)
         build.open()
         build.put_all(companions)

@@ -38,19 +38,13 @@ class Made:
         return cast("str | None", self.options.get("group_by"))
 
     @property
-    def num_removed(self) -> int:
-        """The number of removed keys, over all edits."""
-        return cast("int", self.options.get("removed", 0))
-
-    @property
     def made_by(self) -> str:
         """What made this generation: the kind of source of a build, or the verb that derived it."""
         return str(self.options.get("made_by", self.source or ""))
 
-    @property
-    def num_relabeled(self) -> int:
-        """The number of relabeled examples, over all edits."""
-        return cast("int", self.options.get("relabeled", 0))
+    def count_of(self, edit: str) -> int:
+        """Return the number of ``removed`` keys, or of ``relabeled`` examples, over all edits."""
+        return cast("int", self.options.get(edit, 0))
 
     @property
     def origins(self) -> list[Made]:

@@ -17,13 +17,11 @@ from tfshards.prep.planning.options import Options, too_many_shards
 from tfshards.prep.planning.plan import Layouts, Plan
 from tfshards.prep.progress.lines import report_line, report_warning
 from tfshards.prep.records.values import DIGEST_BYTES
-from tfshards.prep.sources.base import Listing
 from tfshards.prep.sources.keys import to_text
 from tfshards.prep.writing.build_folder import BuildFolder, FinishedShard, Reject, ShardId
 from tfshards.schemas import BuildError, InputError, Manifest
 from tfshards.schemas.digests import bytes_digest
 from tfshards.schemas.errors import counted
-from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import load_json
 from tfshards.schemas.names import REJECTS_NAME, REMOVED_NAME
 from tfshards.schemas.storage import AnyPath
@@ -91,23 +89,11 @@ def read_rejects(dataset: AnyPath, manifest: Manifest) -> list[Reject]:
         raise InputError(f"{path}: is not a list of rejected inputs: {error!r}; restore the file") from None
 
 
-def find_duplicates(
-    listing: Listing, layouts: Mapping[str, Sequence[IntArray]], first: Mapping[ShardId, FinishedShard]
-) -> dict[int, int]:
+def find_duplicates(layouts: Layouts, first: Mapping[ShardId, FinishedShard]) -> dict[int, int]:
     """Map the number of each duplicate to the number of the equal example with the smallest key."""
-    numbers: list[IntArray] = []
-    digests: list[str] = []
-    for (split, index), shard in first.items():
-        planned = layouts[split][index]
-        rejected = {reject.key for reject in shard.rejected}
-        kept = [
-            number
-            for number in planned.tolist()
-            if not rejected or to_text(listing.keys[number]) not in rejected
-        ]
-        numbers.append(np.array(kept, dtype=np.int64))
-        digests += shard.contents
-    number = np.concatenate(numbers)
+    planned = np.concatenate([layouts[split][index] for split, index in first])
+    digests = [digest for shard in first.values() for digest in shard.contents]
+    number = planned[np.array([*map(bool, digests)], np.bool_)]
     by_number = np.argsort(number)
     hashed = np.frombuffer(bytes.fromhex("".join(digests)), dtype=f"V{DIGEST_BYTES}")[by_number]
     number = number[by_number]
@@ -139,8 +125,8 @@ def check_rejects(rejects: Sequence[Reject], plan: Plan, options: Options, folde
     path = folder.work / REJECTS_NAME
     path.write_bytes(rejects_text(rejects))
     raise BuildError(
-        f"{len(rejects)} of {inputs} inputs {_are(rejects)} rejected ({_reasons(rejects)}), more than "
-        f"max_rejected= allows ({float(options.rejected_share * 100):.4g}%)",
+        f"{len(rejects)} of {inputs} inputs rejected ({_reasons(rejects)}), more than max_rejected= allows "
+        f"({float(options.rejected_share * 100):.4g}%)",
         *_first(rejects),
         f"{path} lists them; fix them and repeat the call, or allow more with max_rejected=",
         code="too-many-rejected",
@@ -151,14 +137,10 @@ def log_rejects(rejects: Sequence[Reject], num_inputs: int, folder: AnyPath, man
     """Log how many inputs of a committed build were rejected, for which reasons, and the first ones."""
     if rejects:
         report_warning(
-            f"{len(rejects):,} of {num_inputs:,} inputs {_are(rejects)} rejected ({_reasons(rejects)}); "
+            f"{len(rejects):,} of {num_inputs:,} inputs rejected ({_reasons(rejects)}); "
             f"{folder / manifest.rejects_path} lists them"
         )
         report_line(*_first(rejects))
-
-
-def _are(rejects: Sequence[Reject]) -> str:
-    return "is" if len(rejects) == 1 else "are"
 
 
 def _reasons(rejects: Sequence[Reject]) -> str:
@@ -180,7 +162,7 @@ def _first(rejects: Sequence[Reject]) -> list[str]:
 
 def repeated_inputs(plan: Plan, first: Mapping[ShardId, FinishedShard], options: Options) -> list[Reject]:
     """Return the duplicates that are left out; raise BuildError if the options say so."""
-    found = {} if options.duplicates == "keep" else find_duplicates(plan.listing, plan.layouts, first)
+    found = {} if options.duplicates == "keep" else find_duplicates(plan.layouts, first)
     if not found:
         return []
     keys, labels, sizes = plan.listing.keys, plan.listing.labels, plan.listing.sizes
@@ -228,11 +210,9 @@ def final_layouts(
         if not accepted[split] and may_be_empty:
             continue
         if not accepted[split]:
-            numbers = {int(number) for shard in layout for number in shard}
-            lost = [reject for reject in rejects if plan.listing.find(reject.key) in numbers]
             raise BuildError(
-                f"every input of split {split!r} was rejected ({_reasons(lost)})",
-                *_first(lost),
+                f"every input of split {split!r} was rejected; in all, {_reasons(rejects)}:",
+                *_first(rejects),
                 "fix these inputs, or give options under which they are accepted, and build again",
             )
         if accepted[split] < len(layout):

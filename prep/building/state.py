@@ -80,10 +80,13 @@ class OutputState:
         return build not in self.generations and build.name not in self._named
 
     def new_folder(self, plan_id: str) -> BuildFolder:
-        """Return the folder for a build of a plan: an unfinished one, or else the next one."""
+        """Return the folder for a build of a plan: one that no generation needs, or else the next one.
+
+        A generation whose manifest is damaged is none that could be restored.
+        """
         builds = self.builds_of(plan_id)
         for build in builds:
-            if self.is_unfinished(build):
+            if not self.generations.get(build) and build.name not in self._named:
                 return build
         used = {build.name for build in builds}
         names = (plan_id if number == 1 else f"{plan_id}-{number}" for number in range(1, len(used) + 2))
@@ -198,7 +201,7 @@ def check_replaceable(state: OutputState, wanted: Wanted, *, overwrite: bool) ->
         raise InputError(f"{folder} has records of another program; use another output", code="foreign-file")
     if overwrite or wanted.is_in(manifest):
         return
-    removed, relabeled = made_of(manifest).num_removed, made_of(manifest).num_relabeled
+    removed, relabeled = map(made_of(manifest).count_of, ("removed", "relabeled"))
     if removed or relabeled:
         raise InputError(
             f"{folder} holds a dataset that was edited: {counted(removed, 'example')} removed, {relabeled:,} "
@@ -259,8 +262,3 @@ def differences(before: Mapping[str, Json], after: Mapping[str, Json]) -> str:
         return f"other options ({', '.join(options)})"
     releases = [name for name in changed if name in VERSIONS]
     return f"another release of {releases[0]}" if releases else "other inputs"
-
-
-def difference(manifest: Manifest, options: Mapping[str, Json]) -> str:
-    """Return ``options`` with the parameters of those that differ from a dataset's, else ``inputs``."""
-    return differences(manifest.options, options).removeprefix("other ")

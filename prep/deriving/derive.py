@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -11,48 +10,14 @@ from tfshards.prep.building.made import made_of
 from tfshards.prep.building.output import claimed
 from tfshards.prep.building.state import Wanted, damage_of, damage_of_shards
 from tfshards.prep.building.write import Draft, Job, finished_shards
-from tfshards.prep.deriving.layout import NewSplit, OldShard, in_new_shards, whole
+from tfshards.prep.deriving.layout import NewSplit
 from tfshards.prep.deriving.stored import Origin, Removed, StoredRuns, open_origin, runs_plan
-from tfshards.prep.engines.table import Work
-from tfshards.prep.option import check_choices
-from tfshards.prep.planning.options import ShardCounts, parse_shard_size
 from tfshards.prep.planning.plan import plan_id_of
 from tfshards.prep.progress.lines import Amount, report_line
 from tfshards.prep.writing.build_folder import BuildFolder, Reject, ShardId, ShardPlan
 from tfshards.prep.writing.shard import ShardTask
 from tfshards.schemas import BuildError, Manifest, Shard, Split
-from tfshards.schemas.compression import Compression, recorded_release
-from tfshards.schemas.digests import bytes_digest
-from tfshards.schemas.json_reader import Json
 from tfshards.schemas.storage import AnyPath
-
-
-@dataclass(frozen=True)
-class ShardOptions:
-    """Options of new shards, except their number.
-
-    Attributes:
-        shard_size: bytes of records per shard, such as "256MiB", for splits whose number of shards is not
-            given.
-        compression: compression of the new shards; by default as before.
-        name: name of the new dataset; by default the last part of its path.
-
-    Raises:
-        OptionsError: an option is not allowed.
-    """
-
-    shard_size: str | int | None = None
-    compression: Compression | None = None
-    name: str | None = None
-
-    def __post_init__(self) -> None:
-        parse_shard_size(self.shard_size)
-        check_choices(self)
-
-    @property
-    def shard_bytes(self) -> int | None:
-        """Bytes of records per shard; None if their number stays as it is."""
-        return parse_shard_size(self.shard_size)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +71,7 @@ class Derived(Job):
 
     @property
     def _ids(self) -> list[ShardId]:
-        return [ShardId(name, index) for name, of in self.splits.items() for index in range(len(of.sizes))]
+        return [ShardId(name, index) for name, of in self.splits.items() for index in range(len(of.layout))]
 
     def kept(self) -> dict[ShardId, Shard]:
         """Return our shards of the only origin that hold exactly what new ones would hold."""
@@ -119,7 +84,7 @@ class Derived(Job):
     def _check(self, splits: Mapping[str, Split]) -> None:
         """Raise BuildError unless each split holds exactly the examples that it has to have."""
         for name, split in splits.items():
-            number, digest = sum(self.splits[name].sizes), self.splits[name].digest
+            number, digest = sum(map(len, self.splits[name].layout)), self.splits[name].digest
             if split.num_examples != number or split.examples_digest != digest:
                 raise BuildError(
                     f"split {name!r}: {split.num_examples} examples with digest {split.examples_digest} "
@@ -140,7 +105,7 @@ class Derived(Job):
             source=StoredRuns([origin.slim for origin in self.origins], outline.compression),
             schema=outline.schema,
             name=outline.name,
-            num_shards={name: len(split.sizes) for name, split in self.splits.items()},
+            num_shards={name: len(split.layout) for name, split in self.splits.items()},
         )
 
     def _space(self) -> Callable[[Amount], int] | None:
@@ -163,61 +128,9 @@ class Derived(Job):
         }
         for shard in shards:
             split = self.splits[shard.split]
-            size = split.sizes[shard.shard_index]
+            size = len(split.layout[shard.shard_index])
             text = runs_plan(split.olds, split.runs(shard.shard_index))
             yield ShardPlan(shard, text, Amount(size, int(size * shares[shard.split])))
-
-
-def derived_from_all(
-    outline: Manifest,
-    origins: Sequence[Origin],
-    run: Callable[[Work], None],
-    options: ShardOptions,
-    counts: ShardCounts,
-    *,
-    is_next: bool = False,
-) -> Derived:
-    """Return the dataset that holds all examples of the origins, in new shards with these options."""
-    compression = options.compression or outline.compression
-    shards_of = {name: _shards_of(origins, name) for name in outline.splits}
-    num_shards = _num_shards(shards_of, options.shard_bytes, counts)
-    recorded: dict[str, Json] = {"shards": dict(num_shards)}
-    if compression != "none":
-        recorded["compression"] = {**recorded_release(compression)}
-    texts = "".join(origin.manifest.to_text() for origin in origins)
-    return Derived(
-        outline=replace(
-            outline,
-            options={**outline.options, **recorded},
-            compression=compression,
-            inputs_digest=bytes_digest(texts.encode("ascii")),
-        ),
-        origins=origins,
-        splits={name: in_new_shards(whole(olds), num_shards[name]) for name, olds in shards_of.items()},
-        run=run,
-        locations=tuple(origin.root for origin in origins),
-        rejects=[reject for origin in origins for reject in origin.rejects()],
-        removed=frozenset[bytes]().union(*(origin.removed() for origin in origins)),
-        is_next=is_next,
-    )
-
-
-def _shards_of(origins: Sequence[Origin], split: str) -> list[OldShard]:
-    """Return the shards of a split of all origins."""
-    held = [(index, origin.manifest.splits.get(split)) for index, origin in enumerate(origins)]
-    return [OldShard(index, shard) for index, of in held if of for shard in of.shards]
-
-
-def _num_shards(
-    shards_of: Mapping[str, Sequence[OldShard]], least: int | None, counts: ShardCounts
-) -> dict[str, int]:
-    """Return the number of shards of each split, by default as many as there are, or by bytes per shard."""
-    num_bytes = {name: sum(old.shard.record_bytes for old in olds) for name, olds in shards_of.items()}
-    by_size = {
-        name: math.ceil(num_bytes[name] / least) if least else len(olds) for name, olds in shards_of.items()
-    }
-    sizes = {name: sum(old.shard.num_examples for old in olds) for name, olds in shards_of.items()}
-    return dict(counts.of_splits(sizes, by_size, least))
 
 
 def commit_next(

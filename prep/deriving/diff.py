@@ -109,14 +109,9 @@ class Diff:
         return {what: getattr(self, what) for what in _EXAMPLES}
 
     @property
-    def has_same_examples(self) -> bool:
-        """Whether both datasets have the same examples, in the same classes and splits."""
-        return not any(self.examples.values())
-
-    @property
     def is_same(self) -> bool:
         """Whether neither the examples nor the options differ."""
-        return self.has_same_examples and not self.options
+        return not self.options and not any(self.examples.values())
 
     def __bool__(self) -> bool:
         """Return whether nothing differs, as a report of ``verify`` is true if it has no problem."""

@@ -188,8 +188,8 @@ class _Edit:
     Attributes:
         verb: the verb, ``remove`` or ``relabel``.
         is_removed: shape ``(num_examples,)``, whether each example is removed.
-        before: shape ``(num_examples,)``, the label of each example; None if there are no labels.
-        after: the same afterwards.
+        is_changed: the same, whether it gets another label.
+        labels: shape ``(num_examples,)``, the label of each example afterwards; 0 if there are no labels.
         rejects: the rejected inputs that are left.
         removed: all removed keys.
         new_classes: names that follow those of the classes.
@@ -197,8 +197,8 @@ class _Edit:
 
     verb: str
     is_removed: BoolArray
-    before: IntArray | None
-    after: IntArray | None
+    is_changed: BoolArray
+    labels: IntArray
     rejects: Sequence[Reject]
     removed: Removed
     new_classes: Sequence[str] = ()
@@ -225,7 +225,9 @@ def _without(origin: Origin, wanted: Sequence[bytes]) -> _Edit | None:
     inputs = f" and {counted(len(gone), 'rejected input')}" if gone else ""
     report_line(f"removing {counted(int(is_removed.sum()), 'example')}{inputs} from {origin.root}")
     labels, left = labels_of(origin, shards), [reject for reject in rejects if reject not in gone]
-    return _Edit("remove", is_removed, labels, labels, left, before | {removed_line(key) for key in removed})
+    none = np.zeros_like(is_removed)
+    labels = none.astype(np.int64) if labels is None else labels
+    return _Edit("remove", is_removed, none, labels, left, before | {removed_line(key) for key in removed})
 
 
 def _relabeled(origin: Origin, wanted: Mapping[bytes, str], *, new_classes: bool) -> _Edit | None:
@@ -238,7 +240,8 @@ def _relabeled(origin: Origin, wanted: Mapping[bytes, str], *, new_classes: bool
     _check_known(unknown, len(wanted), origin)
     labels = old.copy()
     labels[examples] = np.array([numbers_of[label] for label in wanted.values()], np.int64)
-    num_changed = int((labels != old).sum())
+    is_changed: BoolArray = labels != old
+    num_changed = int(is_changed.sum())
     if num_same := len(examples) - num_changed:
         report_line(f"{counted(num_same, 'example')} with the wanted label already")
     if not num_changed:
@@ -246,8 +249,8 @@ def _relabeled(origin: Origin, wanted: Mapping[bytes, str], *, new_classes: bool
     report_line(f"relabeling {counted(num_changed, 'example')} of {origin.root}")
     if added:
         report_line(f"new classes: {quoted(added)}")
-    is_removed = np.zeros(len(old), np.bool_)
-    return _Edit("relabel", is_removed, old, labels, origin.rejects(), origin.removed(), added)
+    none = np.zeros_like(is_changed)
+    return _Edit("relabel", none, is_changed, labels, origin.rejects(), origin.removed(), added)
 
 
 def _check_known(unknown: Sequence[bytes], num_wanted: int, origin: Origin) -> None:
@@ -308,27 +311,27 @@ def _commit(
 
 def _derived(origin: Origin, edit: _Edit, run: Callable[[Work], None]) -> Derived:
     """Return the next generation of a dataset."""
-    manifest, after = origin.manifest, edit.after
+    manifest, changed = origin.manifest, np.flatnonzero(edit.is_changed)
     schema = replace(manifest.schema, class_names=(*manifest.schema.class_names, *edit.new_classes))
-    changed = np.zeros(0, np.int64) if after is None else np.flatnonzero(after != edit.before)
     splits: dict[str, NewSplit] = {}
     outlines: dict[str, Split] = {}
     end = 0
     for name, split in manifest.splits.items():
         start, end = end, end + split.num_examples
-        splits[name] = _edited(origin, edit, changed, split, start)
-        if end > start and not sum(splits[name].sizes):
+        is_kept = ~edit.is_removed[start:end]
+        if len(is_kept) and not is_kept.any():
             raise InputError(
                 f"{origin.root}: all {counted(split.num_examples, 'example')} of the split {name!r} would "
                 "be removed, but a split has to keep at least one; build a dataset without this split "
                 "instead"
             )
-        left = None if after is None else after[start:end][~edit.is_removed[start:end]]
-        outlines[name] = Split((), label_counts(left, schema))
+        splits[name] = _edited(origin, edit, split, start)
+        outlines[name] = Split(
+            (), label_counts(edit.labels[start:end][is_kept] if schema.label else None, schema)
+        )
         _warn_of_losses(name, split, splits[name], outlines[name].label_counts)
-    labels = [] if after is None else after[changed].tolist()
     removed = sorted(line.decode("ascii") for line in edit.removed)
-    inputs = json.dumps([manifest.to_text(), changed.tolist(), labels, removed])
+    inputs = json.dumps([manifest.to_text(), changed.tolist(), edit.labels[changed].tolist(), removed])
     return Derived(
         outline=replace(
             manifest,
@@ -347,25 +350,21 @@ def _derived(origin: Origin, edit: _Edit, run: Callable[[Work], None]) -> Derive
     )
 
 
-def _edited(origin: Origin, edit: _Edit, changed: IntArray, split: Split, start: int) -> NewSplit:
+def _edited(origin: Origin, edit: _Edit, split: Split, start: int) -> NewSplit:
     """Return a split after an edit; only the records that are removed or changed are read.
 
-    ``changed`` are the numbers of examples with another label, ``start`` that of the first of the split.
+    ``start`` is the number of its first example.
     """
     olds: list[OldShard] = []
-    digest, first = int(split.examples_digest, 16), start
+    digest, end = int(split.examples_digest, 16), start
     for shard in split.shards:
-        begin, end = np.searchsorted(changed, (first, first + shard.num_examples))
-        own = changed[begin:end]
-        labels: dict[int, int] = {}
-        if edit.after is not None:
-            labels = dict(zip((own - first).tolist(), edit.after[own].tolist(), strict=True))
-        gone = np.flatnonzero(edit.is_removed[first : first + shard.num_examples])
-        before = np.union1d(gone, own - first)
-        digest += _digest(origin, shard, own - first, labels) - _digest(origin, shard, before, {})
+        first, end = end, end + shard.num_examples
+        changed = np.flatnonzero(edit.is_changed[first:end])
+        labels = dict(zip(changed.tolist(), edit.labels[first + changed].tolist(), strict=True))
+        before = np.flatnonzero(edit.is_removed[first:end] | edit.is_changed[first:end])
+        digest += _digest(origin, shard, changed, labels) - _digest(origin, shard, before, {})
         olds.append(OldShard(0, shard, labels))
-        first += shard.num_examples
-    is_gone, new = edit.is_removed[start:first], whole(olds)
+    is_gone, new = edit.is_removed[start:end], whole(olds)
     new = without(new, is_gone) if is_gone.any() else new
     return replace(new, digest=f"{digest % (1 << 64):016x}")
 
@@ -383,9 +382,9 @@ def _digest(origin: Origin, shard: Shard, records: IntArray, labels: Mapping[int
 
 def _warn_of_losses(name: str, old: Split, new: NewSplit, after: Mapping[str, int]) -> None:
     """Warn of shards and classes that a split loses."""
-    if len(new.sizes) < len(old.shards):
+    if len(new.layout) < len(old.shards):
         report_warning(
-            f"the split {name!r} will have {counted(len(new.sizes), 'shard')} instead of "
+            f"the split {name!r} will have {counted(len(new.layout), 'shard')} instead of "
             f"{len(old.shards):,}, since a shard without examples is left out"
         )
     lost = [label for label, count in old.label_counts.items() if count and after and not after.get(label)]
@@ -399,7 +398,7 @@ def _options(origin: Origin, edit: _Edit, num_changed: int) -> dict[str, Json]:
     recorded = origin.to_json()
     recorded["options"] = {name: value for name, value in before.items() if name not in _EDITED}
     is_edited = made.source in ("remove", "relabel") and "appended" not in before
-    counts = {"removed": len(edit.removed), "relabeled": made.num_relabeled + num_changed}
+    counts = {"removed": len(edit.removed), "relabeled": made.count_of("relabeled") + num_changed}
     return {
         "source": edit.verb,
         **{name: count for name, count in counts.items() if count},

@@ -5,9 +5,10 @@ The records of the old shards of a split are numbered through all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, groupby
+from functools import cached_property
+from itertools import accumulate, groupby, pairwise
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -35,52 +36,46 @@ class NewSplit:
 
     Attributes:
         olds: the old shards.
-        sizes: number of records of each new shard.
-        runs: returns the runs of records of a new shard, by its index.
+        layout: the numbers of the records of each new shard, in order; a range if they are consecutive.
         digest: the digest of all examples that has to result.
     """
 
     olds: Sequence[OldShard]
-    sizes: Sequence[int]
-    runs: Callable[[int], Runs]
+    layout: Sequence[IntArray | range]
     digest: str
+
+    @cached_property
+    def _ends(self) -> IntArray:
+        return np.cumsum([old.shard.num_examples for old in self.olds], dtype=np.int64)
+
+    def runs(self, index: int) -> Runs:
+        """Return the runs of records of a new shard."""
+        held, ends = self.layout[index], self._ends
+        numbers = np.arange(held.start, held.stop) if isinstance(held, range) else held
+        # if several shards end at the same number, all but the first are empty
+        olds = np.searchsorted(ends, numbers, side="right")
+        records = numbers - np.append(0, ends)[olds]
+        firsts = np.flatnonzero((np.diff(numbers, prepend=-2) != 1) | (np.diff(olds, prepend=-1) != 0))
+        return np.stack([olds[firsts], records[firsts], np.diff(firsts, append=len(numbers))], 1)
 
     def kept(self, index: int) -> Shard | None:
         """Return the old shard whose records a new one holds, unchanged and in their order, or None."""
-        runs = self.runs(index)
-        if len(runs) != 1:
+        held = self.layout[index]
+        if not len(held):
             return None
-        number, first, count = runs[0].tolist()
+        number = int(np.searchsorted(self._ends, held[0], side="right"))
         _, shard, labels = self.olds[number]
-        return shard if not (first or labels) and count == shard.num_examples else None
-
-
-def runs_of(firsts: IntArray, lengths: IntArray, counts: Sequence[int]) -> Runs:
-    """Return the runs of intervals of records, cut where an old shard ends; ``counts`` are their sizes."""
-    ends = np.cumsum(counts, dtype=np.int64)
-    # if several shards end at the same number, all but the first are empty
-    first, last = (np.searchsorted(ends, of, side="right") for of in (firsts, firsts + lengths - 1))
-    interval = np.repeat(np.arange(len(firsts)), last - first + 1)
-    olds = (
-        np.arange(len(interval)) - np.flatnonzero(np.diff(interval, prepend=-1))[interval] + first[interval]
-    )
-    starts = np.append(0, ends)[olds]
-    begins = np.maximum(firsts[interval], starts)
-    found: IntArray = np.minimum((firsts + lengths)[interval], ends[olds]) - begins
-    return np.compress(found > 0, np.stack([olds, begins - starts, found], 1), axis=0)
-
-
-def runs_of_records(numbers: IntArray, counts: Sequence[int]) -> Runs:
-    """Return the runs of records in the order of their numbers; ``counts`` as for ``runs_of``."""
-    firsts = np.flatnonzero(np.diff(numbers, prepend=-2) != 1)
-    return runs_of(numbers[firsts], np.diff(firsts, append=len(numbers)), counts)
+        end = int(self._ends[number])
+        old = range(end - shard.num_examples, end)
+        is_same = held == old if isinstance(held, range) else np.array_equal(held, np.arange(old.start, end))
+        return shard if is_same and not labels else None
 
 
 def whole(olds: Sequence[OldShard]) -> NewSplit:
     """Return the split that keeps old shards as they are."""
     counts = [old.shard.num_examples for old in olds]
-    digest = digest_together(old.shard.examples_digest for old in olds)
-    return NewSplit(olds, counts, lambda shard: np.array([[shard, 0, counts[shard]]]), digest)
+    layout = [range(end - count, end) for count, end in zip(counts, accumulate(counts), strict=True)]
+    return NewSplit(olds, layout, digest_together(old.shard.examples_digest for old in olds))
 
 
 def in_new_shards(split: NewSplit, num_shards: int) -> NewSplit:
@@ -88,24 +83,16 @@ def in_new_shards(split: NewSplit, num_shards: int) -> NewSplit:
 
     Their order spreads the records of each dataset evenly, and keeps its own order.
     """
-    old = [each.shard.num_examples for each in split.olds]
     by_origin = groupby(split.olds, lambda each: each.origin)
     totals = [sum(each.shard.num_examples for each in olds) for _, olds in by_origin]
     share, extra = divmod(sum(totals), num_shards)
-    sizes = [share + (index < extra) for index in range(num_shards)]
-    starts = [0, *accumulate(sizes)]
+    ends = [*accumulate(share + (index < extra) for index in range(num_shards))]
+    order: IntArray | range = range(sum(totals))
     if len(totals) > 1:
         order = np.argsort(
             np.concatenate([(np.arange(count) + 0.5) / count for count in totals]), kind="stable"
         )
-
-    def runs(shard: int) -> Runs:
-        start, end = starts[shard], starts[shard + 1]
-        if len(totals) == 1:
-            return runs_of(np.array([start]), np.array([end - start]), old)
-        return runs_of_records(order[start:end], old)
-
-    return replace(split, sizes=sizes, runs=runs)
+    return replace(split, layout=[order[start:end] for start, end in pairwise([0, *ends])])
 
 
 def without(split: NewSplit, is_removed: BoolArray) -> NewSplit:
@@ -116,14 +103,9 @@ def without(split: NewSplit, is_removed: BoolArray) -> NewSplit:
     their order. A shard that loses all its records is left out. ``is_removed`` has the shape
     ``(num_examples,)``.
     """
-    counts = split.sizes
+    counts = [old.shard.num_examples for old in split.olds]
     old = np.split(np.arange(len(is_removed), dtype=np.int64), np.cumsum(counts)[:-1])
     is_balanced = max(counts) - min(counts) <= 1
     new = rebalance(old, is_removed) if is_balanced else [numbers[~is_removed[numbers]] for numbers in old]
     # but not a shard that was empty before
-    chosen = [index for index in range(len(old)) if len(new[index]) or not len(old[index])]
-
-    def runs(shard: int) -> Runs:
-        return runs_of_records(new[chosen[shard]], counts)
-
-    return replace(split, sizes=[len(new[index]) for index in chosen], runs=runs)
+    return replace(split, layout=[now for now, was in zip(new, old, strict=True) if len(now) or not len(was)])

@@ -119,15 +119,13 @@ class ImageFolder:
     def from_recorded(cls, recorded: Recorded, inputs: Sequence[str]) -> ImageFolder:
         """Return a source of another folder, or of one that has grown, with the options of a build."""
         check_num_inputs(inputs, 1, "one folder of images")
-        values = recorded_options(_RECORDED, recorded.options)
-        values.setdefault("follow_links", recorded.follow_links)
         return cls(
             inputs[0],
             recorded.images,
             as_is=True,
             # new images need not be of every class or split
             _may_lack=True,
-            **values,
+            **recorded_options(_RECORDED, recorded.options),
         )
 
     def _recorded(self) -> dict[str, Json]:

@@ -110,7 +110,7 @@ def check_found(column: str, files: ImageFiles, root: bytes) -> None:
         where = os.fsdecode(root)
         raise InputError(
             f"column {column!r}: none of the image files exists, such as {text!r} in {where}; {remedy}, or "
-            "name the folder of the images with root=DIR"
+            "name the folder of the images with root=DIR, or in append after the table"
         )
 
 

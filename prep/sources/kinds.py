@@ -18,12 +18,10 @@ class Recorded:
     Attributes:
         schema: schema of the dataset.
         options: options of the build, as the manifest holds them.
-        follow_links: whether to follow links if the manifest does not record whether the build did.
     """
 
     schema: Schema
     options: Mapping[str, Any]
-    follow_links: bool
 
     @property
     def images(self) -> ImageOptions:

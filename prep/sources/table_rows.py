@@ -114,7 +114,7 @@ class RowSource(NamedClasses, ABC):
 
     # Name of the kind of source, and its options that manifests record.
     kind: ClassVar[str]
-    RECORDED: ClassVar[tuple[str, ...]] = ("outside_boxes", "boxes_in")
+    RECORDED: ClassVar[tuple[str, ...]] = ("follow_links", "outside_boxes", "boxes_in")
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -137,7 +137,6 @@ class RowSource(NamedClasses, ABC):
             dict(recorded.options.get("columns", {})),
             recorded.images,
             root=inputs[1] if len(inputs) == 2 else None,
-            follow_links=recorded.follow_links,
             **recorded_options(cls.RECORDED, recorded.options),
             _only=frozenset(recorded.schema.names),
         )

@@ -94,7 +94,7 @@ class FinishedShard:
         rejected: the planned rows that are not in it, in plan order.
         conversions: number of images by kind of conversion.
         converted_keys: by kind of conversion, the key of the first image that was converted.
-        contents: digest of the content of each row, if duplicates are searched (building/rejects.py).
+        contents: digest of the content of each row, see ``Piece``; if duplicates are searched.
         marks: what shows whether the shard or a companion was replaced since, by path; see ``mark_of``.
     """
 
@@ -138,23 +138,17 @@ class BuildFolder:
         Raises:
             InputError: there is something of this name that tfshards did not make.
         """
-        text = record_text(self.name, options, stamps)
+        text, record = record_text(self.name, options, stamps), self.root / RECORD_NAME
         if not self.root.is_taken():
             with self.root.new_folder(self.dataset / staged_name(secrets.token_hex(4))) as made:
                 (made / RECORD_NAME).put(text, made)
         elif not is_owned(self.root):
             raise foreign(self.root)
-        elif not self.has_record(text):
+        elif record.read_whole(LISTS) != text:
             self._check_links()
             with unfinished_in(self.dataset) as unfinished:
-                (self.root / RECORD_NAME).put(text, unfinished)
+                record.put(text, unfinished)
                 self.root.sync()
-
-    def has_record(self, text: bytes) -> bool:
-        """Return whether the record of the folder is this one."""
-        with suppress(OSError):
-            return (self.root / RECORD_NAME).read_whole(LISTS) == text
-        return False
 
     def _check_links(self) -> None:
         """Raise InputError if a folder in it is a link, which may lead out of the dataset."""

@@ -36,7 +36,7 @@ class Piece:
         rejected: planned rows that are not in it.
         conversions: kinds of conversion, once for each image that was converted.
         converted_keys: by kind of conversion, the key of the first image that was converted.
-        contents: digest of the content of each example, if duplicates are searched.
+        contents: digest of the content of each planned row, "" if it is rejected; if duplicates are searched.
     """
 
     frames: Frames
@@ -204,16 +204,19 @@ def _encoder(source: EncodedInputs) -> Callable[[Sequence[Row], Sequence[Outcome
     def encoded(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> Piece:
         values: list[Sequence[Values]] = []
         rejected: list[Reject] = []
+        contents: list[str] = []
         conversions: list[str] = []
         converted_keys: dict[str, str] = {}
         for row, outcome in zip(rows, outcomes, strict=True):
             if isinstance(outcome, Accepted):
                 values.append(outcome.values)
+                contents += [digest_of(outcome.values)] if digest_of else []
                 conversions += outcome.conversions
                 for name in outcome.conversions:
                     converted_keys.setdefault(name, row.key)
             else:
                 rejected.append(Reject(row.key, outcome.reason.value, outcome.detail, row.size))
+                contents += [""] if digest_of else []
         return Piece(
             frames=frames_of(map(encode, values), source.compression),
             keys=[] if key is None else [cast("bytes", item[key]) for item in values],
@@ -221,7 +224,7 @@ def _encoder(source: EncodedInputs) -> Callable[[Sequence[Row], Sequence[Outcome
             rejected=rejected,
             conversions=conversions,
             converted_keys=converted_keys,
-            contents=[digest_of(item) for item in values] if digest_of else [],
+            contents=contents,
         )
 
     return encoded

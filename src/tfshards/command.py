@@ -32,7 +32,7 @@ _ROWS = (
     Verb("prune", "tfshards.prep.building.generations"),
     Verb("adopt", "tfshards.prep.adoption.adopt"),
     Verb("reshard", "tfshards.prep.deriving.reshard", ("dataset",)),
-    Verb("merge", "tfshards.prep.deriving.merge", ("dataset",)),
+    Verb("merge", "tfshards.prep.deriving.reshard", ("dataset",)),
     Verb("append", "tfshards.prep.deriving.append", ("dataset",)),
     Verb("remove", "tfshards.prep.deriving.edit"),
     Verb("relabel", "tfshards.prep.deriving.edit"),

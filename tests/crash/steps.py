@@ -41,12 +41,14 @@ class Steps:
     Attributes:
         root: the folder; for a store, steps are all calls of its client.
         end: where to end it; None to count.
+        fault: an error of this step, after which the command goes on, instead of the end.
         meanwhile: called before each step.
         moments: the moments before which files were in different states.
     """
 
     root: str
     end: Moment | None = None
+    fault: OSError | None = None
     moments: list[Moment] = field(default_factory=list)
     number: int = 0
     is_dead: bool = False
@@ -64,6 +66,8 @@ class Steps:
             if self.end is None:
                 self._note(number, what, creates=create is not None)
             elif number == self.end.number:
+                if self.fault:
+                    raise self.fault
                 self.is_dead = True
                 if self.end.torn and create:
                     create()
@@ -134,7 +138,7 @@ _installed: list[bool] = []
 
 
 @contextmanager
-def on_disk(root: Path, end: Moment | None = None) -> Iterator[Steps]:
+def on_disk(root: Path, end: Moment | None = None, fault: OSError | None = None) -> Iterator[Steps]:
     """Yield the steps of what runs in the block, below a folder of this machine.
 
     What was not synced is not lost here, so that nothing has to wait for the disk.
@@ -143,7 +147,7 @@ def on_disk(root: Path, end: Moment | None = None) -> Iterator[Steps]:
         # a hook cannot be removed
         sys.addaudithook(_hook)
         _installed.append(True)
-    steps = Steps(f"{root}{os.sep}", end)
+    steps = Steps(f"{root}{os.sep}", end, fault)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
         _active.append(steps)

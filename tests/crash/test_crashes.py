@@ -3,14 +3,18 @@
 Every step of every command is tried in ``make nightly``, evenly chosen ones in ``make test``.
 """
 
+import errno
+import os
+from collections import Counter
+
 import pytest
 
 from tests.campaigns import SCALE, cases
 
-from .commands import COMMANDS
+from .commands import COMMANDS, run
 from .judge import judge
 from .places import Case, Folder, chosen, undisturbed
-from .steps import Crash, Moment
+from .steps import Crash, Moment, on_disk
 
 pytestmark = pytest.mark.campaign
 
@@ -70,6 +74,32 @@ def check_kept(case: Case, finished: dict[bytes, set[int]]) -> None:
     }
     again = [data for data in shards if data in finished and not finished[data] & now[data]]
     assert len(again) <= 1, f"{len(again)} finished shards were written again"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_command_whose_step_fails_reports_it_or_completes(name, case_of):
+    case, found = case_of(name), Counter[int]()
+    for moment in chosen(case, NUM_OTHERS, NAMES.index(name) + 2):
+        if moment.torn:
+            continue
+        case.place.start(case.old)
+        with on_disk(case.place.out, moment, OSError(errno.EIO, os.strerror(errno.EIO))):
+            status, printed = run(case.words(case.command.line))
+        found[status] += 1
+        try:
+            files = case.place.files()
+            judge(case.command, files, case.old, case.new)
+            assert (status, printed.count("Traceback")) in ((0, 0), (1, 0)), printed
+            if status == 0:
+                # what could not be removed may be left
+                assert {path: files.get(path) for path in case.new} == case.new
+            case.run(case.command.line)
+            files = case.place.files()
+            assert {path: files.get(path) for path in case.new} == case.new
+        except (AssertionError, ValueError) as error:
+            raise AssertionError(f"{name}, failed at {moment}: {error}") from error
+    print(f"\n{name}: exit status {dict(found)}")
+    assert found[1]
 
 
 @pytest.mark.parametrize("name", [name for name, command in COMMANDS.items() if command.then])

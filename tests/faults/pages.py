@@ -19,7 +19,7 @@ FAULTS = [
     ),
     (
         "merged datasets keep the names of their splits",
-        "prep/deriving/merge.py",
+        "prep/deriving/reshard.py",
         "splits={name: next(",
         'splits={"train": next(',
         f"{RUN}[maintain: How do I make one dataset of datasets that are its splits?]",

@@ -28,7 +28,7 @@ FAULTS = [
     ),
     (
         "workers of a reshard do not look for the dataset that they read",
-        "prep/deriving/derive.py",
+        "prep/deriving/reshard.py",
         "        locations=tuple(origin.root for origin in origins),\n",
         "",
         "tests/prep/test_runners.py::test_a_worker_that_does_not_see_the_dataset_to_reshard_is_refused",
@@ -42,9 +42,9 @@ FAULTS = [
     ),
     (
         "merge takes a damaged dataset for up to date",
-        "prep/deriving/merge.py",
-        "produce(new, state, overwrite=overwrite)",
-        "produce(new, state)",
+        "prep/deriving/reshard.py",
+        'made |= {"as_splits": [*names]} if names else {}\n',
+        'made |= {"as_splits": [*names]} if names else {}\n    overwrite = False\n',
         f"{MERGE}::test_a_damaged_dataset_is_merged_again_with_overwrite",
     ),
     (

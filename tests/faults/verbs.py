@@ -44,20 +44,20 @@ FAULTS = [
     (
         "remove counts the labels of removed examples",
         "prep/deriving/edit.py",
-        "after[start:end][~edit.is_removed[start:end]]",
-        "after[start:end]",
+        "edit.labels[start:end][is_kept]",
+        "edit.labels[start:end]",
         VERBS,
     ),
     (
         "append loses the last new row",
-        "prep/deriving/new_inputs.py",
+        "prep/deriving/append.py",
         "np.flatnonzero(is_new).tolist(), origin",
         "np.flatnonzero(is_new)[:-1].tolist(), origin",
         VERBS,
     ),
     (
         "append takes removed examples again",
-        "prep/deriving/new_inputs.py",
+        "prep/deriving/append.py",
         " if removed_line(listing.keys[number]) not in removed]",
         "]",
         VERBS,
@@ -71,7 +71,7 @@ FAULTS = [
     ),
     (
         "the splits of merged datasets hold the shards of the first one",
-        "prep/deriving/derive.py",
+        "prep/deriving/reshard.py",
         "for index, of in held if of for shard in of.shards]",
         "for index, of in held[:1] if of for shard in of.shards]",
         VERBS,

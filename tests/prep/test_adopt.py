@@ -287,8 +287,9 @@ def test_adopting_again_is_up_to_date_and_changed_files_are_adopted_on_request(t
     new = adopt(tmp_path, label="id", overwrite=True)
     assert verify(tmp_path, deep=True)
     assert {each.folder for each in generations(tmp_path)} == {old.folder, new.folder}
-    # an earlier call again makes its build the dataset
+    # an earlier call again makes its build the dataset, and writes what is damaged
     write(tmp_path / "y.tfrecord", numbered(range(5, 9)))
+    (tmp_path / first.index_path).write_bytes(b"0 1\n")
     assert adopt(tmp_path, overwrite=True) == old
     prune(tmp_path)
     assert sorted(os.listdir(tmp_path)) == sorted([old.folder, "dataset.json", "x.tfrecord", "y.tfrecord"])
