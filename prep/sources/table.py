@@ -23,11 +23,11 @@ from tfshards.prep.sources.classes import usual_split
 from tfshards.prep.sources.features import classes_in, flattened, shown
 from tfshards.prep.sources.fetching import Boundary, local_copy, unreadable
 from tfshards.prep.sources.patterns import key_pattern
+from tfshards.prep.sources.roles import check_no_repeats
 from tfshards.prep.sources.row_columns import TableRows
 from tfshards.prep.sources.table_rows import RowSource
 from tfshards.prep.sources.text_tables import (
     JSON_SUFFIXES,
-    check_no_repeats,
     check_same_columns,
     read_text,
     typed,

@@ -22,6 +22,7 @@ from tfshards.prep.sources.classes import repeated
 from tfshards.prep.sources.features import flattened, is_list_type
 from tfshards.prep.sources.fetching import unreadable, without_mark
 from tfshards.prep.sources.keys import to_bytes
+from tfshards.prep.sources.roles import check_no_repeats
 from tfshards.schemas import InputError
 from tfshards.schemas.errors import size
 from tfshards.schemas.json_reader import shown
@@ -166,12 +167,6 @@ def _csv_rows(path: AnyPath) -> Iterator[list[str]]:
     except csv.Error as error:
         hint = "; a quote is not closed" if "unexpected end" in str(error) else ""
         raise InputError(f"{path}:{reader.line_num}: {error}{hint}") from None
-
-
-def check_no_repeats(names: Collection[str], where: object) -> None:
-    """Raise InputError if two columns have the same name."""
-    for name in repeated(names):
-        raise InputError(f"{where}: the column {name!r} is repeated; rename one of them")
 
 
 def _check_header(path: AnyPath, names: Sequence[str], delimiter: str) -> None:
