@@ -8,7 +8,6 @@ rows.arrow  of a pipeline: the descriptions of all elements, sorted by key, from
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +30,7 @@ from tfshards.prep.sources.keys import groups_of_keys, number_key, to_bytes, to_
 from tfshards.prep.sources.labels import label_column
 from tfshards.prep.sources.pictures import ImageRules, check_mask_depth
 from tfshards.prep.sources.roles import check_effect, check_roles, is_template
-from tfshards.prep.sources.spill import SPILLED, Spill, header_of
+from tfshards.prep.sources.spill import SPILLED, Spill
 from tfshards.prep.sources.staged import Rows, stage
 from tfshards.prep.sources.staged_reader import ROWS_NAME, ArrowKeys, StagedReader, mapped_table
 from tfshards.prep.sources.staging_folder import make_staged
@@ -43,10 +42,10 @@ from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.verbs import write
 
 # What is known of an element: its key, the number or name of its class or None, its split or an empty text,
-# the digest of its form, and where its values are. Labels have the type of their values.
+# its form as JSON if it is the first of its bundle, and where its values are. Labels have the type of their
+# values.
 Description: TypeAlias = tuple[object, ...]
-_FORM_BYTES = 8
-_DESCRIBED = {"key": TEXT, "label": pa.null(), "split": TEXT, "form": pa.binary(_FORM_BYTES), **SPILLED}
+_DESCRIBED = {"key": TEXT, "label": pa.null(), "split": TEXT, "form": pa.string(), **SPILLED}
 _ROWS_AT_ONCE, _BLOCK_BYTES = 1 << 14, 1 << 20
 _SHOWN = 5
 
@@ -237,14 +236,16 @@ class Bundle:
                     f"{shown}: the {role} is given, and a value has the role {role}, too; give the value "
                     "the role value or drop"
                 )
+        form_text = ""
         if self._spill is None or self.form is None:
             self._spill = self._begun(form, shown)
+            form_text = json.dumps(form.to_json(), sort_keys=True)
         elif form != self.form:
             self.form.check_same(self._first_key, form, shown)
         self.is_numbered |= key is None and "key" not in special
         prefix = to_bytes(f"{split}/") if split else b""
         key, split = prefix + special.get("key", to_bytes(shown)), split or special.get("split", "")
-        return key, special.get("label"), split, self._form_digest, *self._spill.add(stored)
+        return key, special.get("label"), split, form_text, *self._spill.add(stored)
 
     def _begun(self, form: Form, shown: str) -> Spill:
         """Return a new file of elements of this form, that of the first element."""
@@ -252,9 +253,7 @@ class Bundle:
         self.form, self._first_key = form, shown
         if self._folder is not None and self._has_others:
             make_staged(self._folder)
-        header = json.dumps(form.to_json(), sort_keys=True).encode("ascii") + b"\n"
-        self._form_digest = hashlib.sha256(header).digest()[:_FORM_BYTES]
-        return Spill(self._folder, form.spilled, header)
+        return Spill(self._folder, form.spilled)
 
     def close(self) -> None:
         """Finish the file, which other machines may not see before."""
@@ -344,15 +343,11 @@ def kept_elements(source: Examples, folder: AnyPath, group_by: str | None) -> St
         InputError: the elements differ in their form, or see ``stage_elements``.
     """
     table = mapped_table(folder / ROWS_NAME)
-    form = _form_in(folder, table["origin"][0].as_py())
-    other = pc.index(pc.equal(table["form"], table["form"][0]), False).as_py()
-    if other >= 0:
-        keys = [to_text(table["key"][row].as_py()) for row in (0, other)]
-        form.check_same(keys[0], _form_in(folder, table["origin"][other].as_py()), keys[1])
+    firsts = table.filter(pc.not_equal(table["form"], ""))
+    # by their keys; of one form, all texts are the same
+    forms = dict(zip(firsts["form"].to_pylist(), map(to_text, firsts["key"].to_pylist()), strict=True))
+    (form, key), *others = ((cast("Form", take(json.loads(text), Form)), key) for text, key in forms.items())
+    for other, other_key in others:
+        form.check_same(key, other, other_key)
     # workers find keys and origins in the descriptions
     return stage_elements(source, form, table, folder, group_by=group_by, is_written=True)
-
-
-def _form_in(folder: AnyPath, origin: bytes) -> Form:
-    """Return the form of the elements in the file with this origin."""
-    return cast("Form", take(json.loads(header_of(folder, origin)), Form))

@@ -171,7 +171,7 @@ def plain_rows(read: TableRows, templates: Sequence[str]) -> TableRows:
 def read_columns(
     read: TableRows, columns: Sequence[Column], unchecked: Collection[str], folder: Path | None
 ) -> tuple[int, pa.Table | None]:
-    """Read the rows into the columns, except encoded images, which are written into a folder, if there is one.
+    """Read the rows into the columns, except encoded images, which are written into a folder, if any.
 
     Returns:
         The number of rows, and what ``Spill.add_images`` has returned of encoded images, or None.

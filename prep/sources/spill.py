@@ -10,8 +10,7 @@ import hashlib
 import os
 import secrets
 import struct
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain, groupby
 
@@ -40,26 +39,21 @@ SIZE = "size/"
 class Spill:
     """A new file of values of rows."""
 
-    def __init__(self, folder: AnyPath | None, features: Sequence[Feature], header: bytes = b"") -> None:
-        """Create the file in a folder; without one, rows are only described.
-
-        Args:
-            folder: the folder.
-            features: features that have values in it.
-            header: what ``header_of`` returns.
-        """
+    def __init__(self, folder: AnyPath | None, features: Sequence[Feature]) -> None:
+        """Create the file, for values of these features, in a folder; without one, only describe rows."""
         self._folder = folder
         self._encode = example_encoder(Schema(tuple(features))) if features else lambda _: ()
         self._name = secrets.token_bytes(_NAME_BYTES)
         self._sink: Sink | None = None if folder is None else new_file(_path(folder, self._name), folder)
         self._num_bytes = 0
-        self._write(header)
 
     def add(self, values: Sequence[Values]) -> tuple[int, bytes, bytes]:
         """Write the values of a row, in the order of the features; return its columns ``SPILLED``."""
         data = b"".join(self._encode(values))
         origin = self._name + _NUMBERS.pack(self._num_bytes, len(data), masked_crc32c(data))
-        self._write(data)
+        if self._sink is not None:
+            self._sink.write(data)
+        self._num_bytes += len(data)
         return len(data), hashlib.sha256(data).digest()[: SPILLED["digest"].byte_width], origin
 
     def add_images(self, columns: Mapping[str, pa.Array]) -> pa.Table:
@@ -71,11 +65,6 @@ class Spill:
         for name, column in columns.items():
             found[SIZE + name] = pc.fill_null(pc.binary_length(column), -1).cast(pa.int64())
         return pa.table(found)
-
-    def _write(self, data: bytes) -> None:
-        if self._sink is not None:
-            self._sink.write(data)
-        self._num_bytes += len(data)
 
     def finish(self) -> None:
         """Finish the file, which other machines may not see before."""
@@ -90,24 +79,6 @@ class Spill:
 
 def _path(folder: AnyPath, origin: bytes) -> AnyPath:
     return folder / f"{origin[:_NAME_BYTES].hex()}.spill"
-
-
-@contextmanager
-def _reading(path: AnyPath) -> Iterator[AnyPath]:
-    """Yield a path; an error of the operating system becomes an InputError."""
-    try:
-        yield path
-    except OSError as error:
-        raise InputError(
-            f"{path}: cannot be read: {error.strerror}; let no other build write to the dataset, and mount "
-            "a folder on every worker under the same path"
-        ) from None
-
-
-def header_of(folder: AnyPath, origin: bytes) -> bytes:
-    """Return the header, one line, of the file with this origin."""
-    with _reading(_path(folder, origin)) as path, open_regular(path) as file:
-        return file.readline()
 
 
 def spilled_values(folder: AnyPath, origins: Sequence[bytes]) -> list[dict[str, Decoded]]:
@@ -126,13 +97,18 @@ def spilled_values(folder: AnyPath, origins: Sequence[bytes]) -> list[dict[str, 
 
 def _read(folder: AnyPath, origins: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
     """Return origins in one file, each with the example there."""
-    numbers = [_NUMBERS.unpack(origin[_NAME_BYTES:]) for origin in origins]
-    with _reading(_path(folder, origins[0])) as path:
+    path, numbers = _path(folder, origins[0]), [_NUMBERS.unpack(each[_NAME_BYTES:]) for each in origins]
+    try:
         if in_store(path):
             data = [read_range(path, offset, offset + length) for offset, length, _ in numbers]
         else:
             with open_regular(path, buffering=0) as file:
                 data = [os.pread(file.fileno(), length, offset) for offset, length, _ in numbers]
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be read: {error.strerror}; let no other build write to the dataset, and mount "
+            "a folder on every worker under the same path"
+        ) from None
     for (_, _, checksum), each in zip(numbers, data, strict=True):
         if masked_crc32c(each) != checksum:
             raise InputError(f"{path}: values were damaged after they were listed; run the same build again")
