@@ -1,6 +1,6 @@
 """``Examples``, the source of any Python iterable, and what it shares with the elements of a Beam pipeline.
 
-Values are written to files while they are read, see ``spill.py``. Of each example a description of about 100
+Values are written to files while they are read, see ``staged.py``. Of each example a description of about 100
 bytes is left, from which all of them are listed: that is all that a runner shuffles of the elements.
 
 rows.arrow  of a pipeline: the descriptions of all elements, sorted by key, from which each step lists them
@@ -23,16 +23,15 @@ from tfshards.prep.imaging.options import ImageOptions, changed_images
 from tfshards.prep.option import changed_options, check_choices
 from tfshards.prep.progress.lines import Meter
 from tfshards.prep.sources.base import NamedClasses
-from tfshards.prep.sources.classes import check_class_names
+from tfshards.prep.sources.classes import ClassNames, given_class_names
 from tfshards.prep.sources.elements import WHERE, Form, encode_element, special_value
 from tfshards.prep.sources.features import TEXT
 from tfshards.prep.sources.keys import groups_of_keys, number_key, to_bytes, to_text
 from tfshards.prep.sources.labels import label_column
 from tfshards.prep.sources.pictures import ImageRules, check_mask_depth
 from tfshards.prep.sources.roles import check_effect, check_roles, is_template
-from tfshards.prep.sources.spill import SPILLED, Spill
-from tfshards.prep.sources.staged import Rows, stage
-from tfshards.prep.sources.staged_reader import ROWS_NAME, ArrowKeys, StagedReader, mapped_table
+from tfshards.prep.sources.staged import Rows, Spill, stage
+from tfshards.prep.sources.staged_reader import ROWS_NAME, SPILLED, ArrowKeys, StagedReader, mapped_table
 from tfshards.prep.sources.staging_folder import make_staged
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import check_instance, listed
@@ -76,7 +75,8 @@ class Examples(NamedClasses):
             ``file_name``, ``image``, ``label``, ``split`` and ``key`` need none; other values are stored as
             they are.
         images: how images are checked, converted and stored.
-        class_names: class names in label order; by default the sorted names in the data.
+        class_names: class names in label order, a file of them, one per line, or a dataset that has them; by
+            default the sorted names in the data.
         outside_boxes: what to do about boxes and keypoints outside of their image: ``reject``, ``clip`` or
             ``keep``.
         boxes_in: whether boxes and keypoints of turned images refer to the pixels in the ``file`` or to the
@@ -89,7 +89,7 @@ class Examples(NamedClasses):
     examples: Iterable[object] | Mapping[str, Any] | Callable[[], Iterable[object]]
     roles: Mapping[str, str] = field(default_factory=dict)
     images: ImageOptions = field(default_factory=ImageOptions)
-    class_names: Sequence[str] | None = None
+    class_names: ClassNames = None
     outside_boxes: Outside = "reject"
     boxes_in: Reference | None = None
 
@@ -98,7 +98,7 @@ class Examples(NamedClasses):
     def __post_init__(self) -> None:
         check_choices(self)
         check_roles(self.roles)
-        check_class_names(self.class_names)
+        given_class_names(self.class_names)
         check_instance("images", self.images, ImageOptions)
         if template := next(filter(is_template, self.roles), None):
             raise OptionsError(f"roles: {template!r} is a template of paths, which only tables have")
@@ -301,7 +301,7 @@ def stage_elements(
         names = listed([repr(to_text(key)) for key in twice], _SHOWN)
         raise InputError(f"several examples have the same key: {names}; give each example its own key")
     label = next((feature.name for feature in form.features if feature.is_label), None)
-    found = label_column(label, table["label"], source.class_names) if label else None
+    found = label_column(label, table["label"], given_class_names(source.class_names)) if label else None
     by = "a regular expression with one (group)"
     rows = Rows(
         num_rows=len(keys),

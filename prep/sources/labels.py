@@ -19,6 +19,7 @@ from tfshards.prep.sources.features import (
     numbers_of,
     plain_values,
     relisted,
+    sampled,
     shown,
     unlisted,
     without_missing,
@@ -33,8 +34,9 @@ from tfshards.schemas.names import name_fault
 _MAX_SPLITS = 100
 _LIKE_MISSING = ("na", "n/a", "<na>", "nan", "none", "null")
 _LARGEST = (1 << 63) - 1
-# A list, or an object, as text.
+# A list, or an object, as text; and a list of numbers.
 _JSON = re.compile(rb"\s*(\[.*\]|\{.*\})\s*", re.DOTALL)
+NUMBERS_IN_TEXT = re.compile(rb"\s*[\[(][\[\](), ]*-?\.?[0-9][-+0-9eE., \[\]()]*[\])]\s*")
 _SHOWN = 60
 
 
@@ -73,16 +75,16 @@ def label_column(
         flat = without_missing(name, flat, is_list=True)
     if pc.count_distinct(flat).as_py() > MAX_CLASSES:
         raise _unfit(name, "classes", f"more than {MAX_CLASSES:,} different values")
+    if own and flat.type != TEXT:
+        numbers, given = _class_numbers(name, flat, own, is_list=lengths is not None), given or own
+        own_names = pa.array([to_bytes(each) for each in own], TEXT)
+        flat = own_names.take(pc.if_else(pc.less(numbers, 0), None, numbers))
     if flat.type == TEXT:
         numbers, names = _numbers_of_names(name, flat, given, is_list=lengths is not None)
     else:
-        numbers, names = _class_numbers(name, flat, own or given or (), is_list=lengths is not None)
-        if own and given is not None:
-            own_names = pa.array([to_bytes(each) for each in own], TEXT)
-            texts = own_names.take(pc.if_else(pc.less(numbers, 0), None, numbers))
-            numbers, names = _numbers_of_names(name, texts, given, is_list=False)
+        numbers, names = _class_numbers(name, flat, given or (), is_list=lengths is not None), given or ()
     feature = Feature(name, "label", "int64", () if lengths is None else (None,))
-    return StoredColumn(feature, relisted(numbers, lengths), names, _warning(name, numbers, names))
+    return StoredColumn(feature, relisted(numbers, lengths), tuple(names), _warning(name, numbers, names))
 
 
 def _unfit(name: str, role: str, what: str) -> InputError:
@@ -101,19 +103,23 @@ def _separated(name: str, column: pa.ChunkedArray, separator: str | None) -> pa.
         return column
     texts = column.cast(TEXT)
     if separator is None:
-        filled = [text for text in pc.unique(texts).to_pylist() if text]
-        if filled and all(map(_JSON.fullmatch, filled)):
-            found = to_text(filled[0][:_SHOWN])
-            raise InputError(
-                f"column {name!r} holds lists as text, such as {found!r}; make lists of them, in pandas: "
-                f"frame[{name!r}] = frame[{name!r}].map(ast.literal_eval), and save Parquet; "
-                f"label_separator='' takes each text as one class, {flag(name, 'value')} as a value"
-            )
+        check_no_lists_in_text(name, texts, _JSON, "label_separator='' makes each a class, ")
     if not separator:
         return texts
     parts = [(text or b"").split(to_bytes(separator)) for text in texts.to_pylist()]
     lists = [[part.strip() for part in each if part.strip()] for each in parts]
     return pa.chunked_array([pa.array(lists, pa.large_list(TEXT))])
+
+
+def check_no_lists_in_text(name: str, column: pa.ChunkedArray, form: re.Pattern[bytes], other: str) -> None:
+    """Raise InputError if a column of text holds lists of a form; ``other`` is another remedy, or empty."""
+    found = sampled(column)
+    if found and all(map(form.fullmatch, found)):
+        raise InputError(
+            f"column {name!r} holds lists as text, such as {to_text(found[0][:_SHOWN])!r}; make lists of "
+            f"them, in pandas: frame[{name!r}] = frame[{name!r}].map(ast.literal_eval), and build "
+            f"prep.Table(frame); {other}{flag(name, 'value')} stores the text as it is"
+        )
 
 
 def _numbers_of_names(
@@ -129,7 +135,7 @@ def _numbers_of_names(
 
 def _class_numbers(
     name: str, flat: pa.ChunkedArray, names: Sequence[str], *, is_list: bool
-) -> tuple[pa.ChunkedArray, tuple[str, ...]]:
+) -> pa.ChunkedArray:
     lowest = 0 if is_list else -1
     least, most = pc.min_max(flat).as_py().values() if len(flat) > flat.null_count else (lowest, lowest)
     if least < lowest or most > _LARGEST:
@@ -137,7 +143,7 @@ def _class_numbers(
     if names and most >= len(names):
         raise _unfit(name, "classes", f"the number {most}, beyond the {len(names)} class names")
     numbers = flat.cast(pa.int64())
-    return numbers.fill_null(-1) if numbers.null_count else numbers, tuple(names)
+    return numbers.fill_null(-1) if numbers.null_count else numbers
 
 
 def _warning(name: str, numbers: pa.ChunkedArray, names: Sequence[str]) -> str | None:

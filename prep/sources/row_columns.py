@@ -38,7 +38,7 @@ from tfshards.prep.sources.roles import (
     meant,
     unknown_column,
 )
-from tfshards.prep.sources.spill import Spill
+from tfshards.prep.sources.staged import Spill
 from tfshards.schemas import Feature, InputError
 
 IMAGE_ROLES = ("image", "mask")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +26,13 @@ from tfshards.prep.sources.features import (
 )
 from tfshards.prep.sources.image_paths import ImageFiles, check_found, stat_images, unmentioned
 from tfshards.prep.sources.kinds import Recorded, check_num_inputs
-from tfshards.prep.sources.labels import key_column, label_column, split_names
+from tfshards.prep.sources.labels import (
+    NUMBERS_IN_TEXT,
+    check_no_lists_in_text,
+    key_column,
+    label_column,
+    split_names,
+)
 from tfshards.prep.sources.pictures import ImageRules, check_mask_depth, image_feature
 from tfshards.prep.sources.roles import (
     Role,
@@ -51,8 +56,7 @@ from tfshards.prep.sources.row_columns import (
     read_columns,
     row_groups,
 )
-from tfshards.prep.sources.spill import SIZE
-from tfshards.prep.sources.staged import Rows, stage
+from tfshards.prep.sources.staged import SIZE, Rows, stage
 from tfshards.prep.sources.staged_reader import StagedReader
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import check_instance
@@ -62,8 +66,6 @@ from tfshards.schemas.storage.any_path import on_disk
 
 # Roles of columns that are no features.
 _NOT_STORED = ("split", "key", "drop")
-_LIST_IN_TEXT = re.compile(r"\s*[\[(][\[\](), ]*-?\.?[0-9][-+0-9eE., \[\]()]*[\])]\s*")
-_SHOWN, _LOOKED_AT = 60, 64
 
 
 @dataclass(frozen=True)
@@ -274,7 +276,8 @@ class RowSource(NamedClasses, ABC):
             undeclared = [column for column in columns if column.role is None]
             check_undeclared_boxes((stored[each.feature].feature for each in undeclared), read.where)
             for column in undeclared:
-                _check_no_lists_in_text(column, read.where)
+                if column.kind == STRING:
+                    check_no_lists_in_text(column.name, column.values, NUMBERS_IN_TEXT, "")
         return stored
 
     def _warnings(
@@ -294,16 +297,3 @@ class RowSource(NamedClasses, ABC):
 def _of_role(columns: Sequence[Column], role: str) -> Column | None:
     """Return the first column that has a role, or None."""
     return next((column for column in columns if column.role == role), None)
-
-
-def _check_no_lists_in_text(column: Column, where: str) -> None:
-    """Raise InputError if a column of text without a role, next to images, holds lists of numbers."""
-    name, is_text = column.name, pa.types.is_large_string(column.kind)
-    looked_at = [value for value in column.values[:_LOOKED_AT].to_pylist() if value] if is_text else []
-    if looked_at and all(map(_LIST_IN_TEXT.fullmatch, looked_at)):
-        raise InputError(
-            f"{where}: the column {name!r} holds lists of numbers as text, such as "
-            f"{looked_at[0][:_SHOWN]!r}; make them lists, in pandas: frame[{name!r}] = "
-            f"frame[{name!r}].map(json.loads), and build prep.Table(frame); {flag(name, 'value')} stores the "
-            "text as it is"
-        )
