@@ -24,7 +24,7 @@ from tfshards.prep.planning.options import DEFAULT_MAX_REJECTED, Options, ShardC
 from tfshards.prep.planning.plan import plan_id_of
 from tfshards.prep.progress.lines import report_line, report_warning
 from tfshards.prep.sources.base import Source
-from tfshards.prep.sources.kinds import KINDS, Recorded
+from tfshards.prep.sources.kinds import KINDS
 from tfshards.prep.writing.build_folder import BuildFolder
 from tfshards.schemas import InputError, Manifest, OptionsError, Schema
 from tfshards.schemas.digests import bytes_digest
@@ -148,9 +148,9 @@ def _source_of(given: Inputs, manifest: Manifest, *, follow_links: bool) -> Sour
                 f"{manifest.name!r} was made by {build.source}, whose inputs paths do not give; give a "
                 f"source in Python, such as prep.append(prep.Examples(...), dataset), or {remedy}"
             )
-        recorded = Recorded(manifest.schema, build.options, follow_links)
-        kind = KINDS[build.source].source
-        sources.append(kind.from_recorded(recorded, [os.fsdecode(path) for path in paths]))
+        recorded = {"follow_links": follow_links, **build.options}
+        inputs, kind = [os.fsdecode(path) for path in paths], KINDS[build.source].source
+        sources.append(kind.from_recorded(recorded, inputs, manifest.schema))
     first, *others = map(vars, sources)
     for other in others:
         if differing := [name for name in first if other.get(name) != first[name]]:

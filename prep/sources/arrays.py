@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +33,6 @@ from tfshards.prep.sources.classes import (
 )
 from tfshards.prep.sources.features import TEXT, array_of, kind_of, relisted
 from tfshards.prep.sources.keys import to_bytes
-from tfshards.prep.sources.kinds import Recorded
 from tfshards.prep.sources.labels import groups_of, key_column, label_column, split_names
 from tfshards.prep.sources.roles import (
     check_effect,
@@ -46,7 +45,7 @@ from tfshards.prep.sources.roles import (
 )
 from tfshards.prep.sources.staged import Rows, stage
 from tfshards.prep.sources.staged_reader import StagedReader
-from tfshards.schemas import Feature, InputError, OptionsError
+from tfshards.schemas import Feature, InputError, OptionsError, Schema
 from tfshards.schemas.pixels import likely_images, pixel_images
 from tfshards.schemas.schema import ITEM_SIZES, KINDS, RAW_PIXELS, UNCOMMON_DTYPES
 
@@ -109,9 +108,9 @@ class Arrays(NamedClasses):
         given_class_names(self.class_names)
 
     @classmethod
-    def from_recorded(cls, recorded: Recorded, inputs: Sequence[str]) -> Arrays:
+    def from_recorded(cls, options: Mapping[str, Any], inputs: Sequence[str], _: Schema) -> Arrays:
         """Return a source with the roles of a build from the arguments that name its arrays."""
-        return cls([*inputs], recorded.options["columns"])
+        return cls([*inputs], options["columns"])
 
     def stage(self, folder: Path | None, *, group_by: str | None = None) -> StagedReader:
         """Return a reader of the arrays; those that are not in local .npy files are copied into ``folder``.
@@ -264,7 +263,7 @@ def _rows(
     for name, parts in arrays.items():
         role = roles.get(name, "value")
         if role == "label":
-            column = label_column(name, columns[role], given_class_names(source.class_names))
+            column = label_column(name, columns[role], source.class_names)
             dtype = parts[0].dtype if parts[0].dtype in KINDS["label"].dtypes else "int64"
             features.append(replace(column.feature, dtype=dtype))
             values[name], class_names = column.values, column.class_names

@@ -301,7 +301,7 @@ def stage_elements(
         names = listed([repr(to_text(key)) for key in twice], _SHOWN)
         raise InputError(f"several examples have the same key: {names}; give each example its own key")
     label = next((feature.name for feature in form.features if feature.is_label), None)
-    found = label_column(label, table["label"], given_class_names(source.class_names)) if label else None
+    found = label_column(label, table["label"], source.class_names) if label else None
     by = "a regular expression with one (group)"
     rows = Rows(
         num_rows=len(keys),

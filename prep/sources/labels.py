@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tfshards.prep.sources.classes import MAX_CLASSES, class_map, usual_order
+from tfshards.prep.sources.classes import MAX_CLASSES, ClassNames, class_map, given_class_names, usual_order
 from tfshards.prep.sources.features import (
     TEXT,
     StoredColumn,
@@ -43,7 +43,7 @@ _SHOWN = 60
 def label_column(
     name: str,
     column: pa.ChunkedArray,
-    given: Sequence[str] | None = None,
+    class_names: ClassNames = None,
     own: Sequence[str] = (),
     separator: str | None = None,
 ) -> StoredColumn:
@@ -56,13 +56,14 @@ def label_column(
     Args:
         name: the column, for messages.
         column: its values.
-        given: class names that the user gives, in label order.
-        own: names of the integers that the source has; they are translated to ``given`` ones by name.
+        class_names: class names that the user gives, in label order.
+        own: names of the integers that the source has; they are translated to given ones by name.
         separator: what separates several classes in a text; an empty text states that there is one.
 
     Raises:
         InputError: the values are not classes, or not those of the given names.
     """
+    given = given_class_names(class_names)
     flat, lengths = unlisted(_separated(name, column, separator))
     if is_list_type(flat.type) or pa.types.is_floating(flat.type):
         raise _unfit(name, "classes", shown(column.type))

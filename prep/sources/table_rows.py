@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from tfshards.prep.imaging.coordinates import Outside, Reference
-from tfshards.prep.imaging.options import ImageOptions, changed_images
+from tfshards.prep.imaging.options import ImageOptions, changed_images, recorded_images
 from tfshards.prep.option import changed_options, check_choices, recorded_options
 from tfshards.prep.progress.lines import report_line
 from tfshards.prep.sources.base import NamedClasses
@@ -25,7 +25,7 @@ from tfshards.prep.sources.features import (
     stored_column,
 )
 from tfshards.prep.sources.image_paths import ImageFiles, check_found, stat_images, unmentioned
-from tfshards.prep.sources.kinds import Recorded, check_num_inputs
+from tfshards.prep.sources.kinds import check_num_inputs
 from tfshards.prep.sources.labels import (
     NUMBERS_IN_TEXT,
     check_no_lists_in_text,
@@ -58,7 +58,7 @@ from tfshards.prep.sources.row_columns import (
 )
 from tfshards.prep.sources.staged import SIZE, Rows, stage
 from tfshards.prep.sources.staged_reader import StagedReader
-from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas import InputError, OptionsError, Schema
 from tfshards.schemas.errors import check_instance
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.storage import AnyPath, any_path
@@ -130,17 +130,16 @@ class RowSource(NamedClasses, ABC):
         given_class_names(self.class_names)
 
     @classmethod
-    def from_recorded(cls, recorded: Recorded, inputs: Sequence[str]) -> RowSource:
+    def from_recorded(cls, options: Mapping[str, Any], inputs: Sequence[str], schema: Schema) -> RowSource:
         """Return a source with the options of a build from the paths of its inputs."""
         check_num_inputs(inputs, 2, "one table or annotation file, and at most one folder of images")
         return cls(
             inputs[0],
-            dict(recorded.options.get("columns", {})),
-            recorded.images,
+            dict(options.get("columns", {})),
+            recorded_images(options),
             root=inputs[1] if len(inputs) == 2 else None,
-            follow_links=recorded.follow_links,
-            **recorded_options(cls.RECORDED, recorded.options),
-            _only=frozenset(recorded.schema.names),
+            **recorded_options((*cls.RECORDED, "follow_links"), options),
+            _only=frozenset(schema.names),
         )
 
     @abstractmethod
@@ -267,7 +266,7 @@ class RowSource(NamedClasses, ABC):
                 continue
             name, is_along = column.name, column in lists and column.struct in structs
             if column.role == "label":
-                own, given = read.class_names.get(name, ()), given_class_names(self.class_names)
+                own, given = read.class_names.get(name, ()), self.class_names
                 stored[column.feature] = label_column(name, column.values, given, own, read.separator)
             else:
                 role = column.role or ("list" if is_along else "value")
