@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 
@@ -170,12 +169,6 @@ def split_names(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
             row = pc.index(texts, pa.scalar(to_bytes(each), TEXT)).as_py() + 1
             raise InputError(f"column {name!r}, row {row}: the split name {fault}")
     return texts
-
-
-def first_folders(paths: Sequence[bytes]) -> list[str]:
-    """Return the first folder of each path; empty for a path without a folder."""
-    firsts = [os.path.normpath(path).partition(b"/") for path in paths]
-    return [to_text(first) if slash else "" for first, slash, _ in firsts]
 
 
 def splits_of(column: pa.ChunkedArray) -> dict[str, IntArray]:

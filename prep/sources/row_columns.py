@@ -5,6 +5,7 @@ Encoded images are written while they are read, templates make paths, and what e
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,8 +30,8 @@ from tfshards.prep.sources.features import (
     unlisted,
 )
 from tfshards.prep.sources.image_paths import ImageFiles
-from tfshards.prep.sources.keys import to_bytes
-from tfshards.prep.sources.labels import first_folders, groups_of
+from tfshards.prep.sources.keys import to_bytes, to_text
+from tfshards.prep.sources.labels import groups_of
 from tfshards.prep.sources.roles import (
     check_no_repeats,
     check_undeclared,
@@ -249,7 +250,8 @@ def folder_splits(column: Column | None) -> pa.ChunkedArray | None:
     """
     if column is None or column.is_embedded:
         return None
-    folders = first_folders(column.paths)
+    parted = [os.path.normpath(path).partition(b"/") for path in column.paths]
+    folders = [to_text(first) if slash else "" for first, slash, _ in parted]
     usual, others = usual_splits(sorted({*folders}))
     if len(usual) < 2:
         return None
