@@ -121,6 +121,8 @@ class Arrays(NamedClasses):
                 the copies.
         """
         names, files, chunks = _given(self.arrays)
+        if wrong := [name for name in names if not isinstance(name, str)]:
+            raise OptionsError(f"the name of an array is {wrong[0]!r}, but must be text")
         splits, parts = _by_split(names)
         roles = resolve_roles([*parts], self.roles, "the source", usual=_BY_NAME)
         for name in {*roles} - {*parts}:

@@ -75,16 +75,16 @@ def label_column(
         flat = without_missing(name, flat, is_list=True)
     if pc.count_distinct(flat).as_py() > MAX_CLASSES:
         raise _unfit(name, "classes", f"more than {MAX_CLASSES:,} different values")
+    names, is_list = tuple(given or own), lengths is not None
+    if flat.type != TEXT:
+        flat = _class_numbers(name, flat, own or names, is_list=is_list)
     if own and flat.type != TEXT:
-        numbers, given = _class_numbers(name, flat, own, is_list=lengths is not None), given or own
         own_names = pa.array([to_bytes(each) for each in own], TEXT)
-        flat = own_names.take(pc.if_else(pc.less(numbers, 0), None, numbers))
+        flat = own_names.take(pc.if_else(pc.less(flat, 0), None, flat))
     if flat.type == TEXT:
-        numbers, names = _numbers_of_names(name, flat, given, is_list=lengths is not None)
-    else:
-        numbers, names = _class_numbers(name, flat, given or (), is_list=lengths is not None), given or ()
-    feature = Feature(name, "label", "int64", () if lengths is None else (None,))
-    return StoredColumn(feature, relisted(numbers, lengths), tuple(names), _warning(name, numbers, names))
+        flat, names = _numbers_of_names(name, flat, names or None, is_list=is_list)
+    feature = Feature(name, "label", "int64", (None,) if is_list else ())
+    return StoredColumn(feature, relisted(flat, lengths), names, _warning(name, flat, names))
 
 
 def _unfit(name: str, role: str, what: str) -> InputError:

@@ -248,7 +248,8 @@ def _image_in(value: object) -> str | None:
         return "encoded bytes"
     if not isinstance(value, (str, bytes, PurePath)):
         return None
-    path = os.fsencode(value)
+    # text need not be a path
+    path = value if isinstance(value, bytes) else str(value).encode("utf-8", "backslashreplace")
     is_path = isinstance(value, PurePath) or os.path.splitext(path)[1].lower() in SUFFIXES
     return repr(one_line(os.fsdecode(path[:_SHOWN]))) if is_path else None
 

@@ -162,7 +162,7 @@ def plain_rows(read: TableRows, templates: Sequence[str]) -> TableRows:
             rows = rows.append_column(template, column.view(STRING))
         return rows
 
-    empty = read.batches.schema.empty_table()
+    empty = pa.Table.from_batches([], read.batches.schema)
     check_no_repeats(flattened(empty).column_names, read.where)
     tables = (plain(pa.Table.from_batches([batch])) for batch in read.batches)
     batches = chain.from_iterable(table.to_batches() for table in tables)

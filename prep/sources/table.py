@@ -281,7 +281,7 @@ def _parquet_schema(
         with _parquet(path) as file:
             own = file.schema_arrow
             lengths.append(file.metadata.num_rows)
-        flat = flattened(own.empty_table()).schema
+        flat = flattened(pa.Table.from_batches([], own)).schema
         check_no_repeats(flat.names, path)
         if path == paths[0]:
             names, class_names = flat.names, classes_in(own.metadata)

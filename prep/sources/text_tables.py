@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from tfshards.prep.imaging.formats import SUFFIXES
 from tfshards.prep.sources.classes import repeated
-from tfshards.prep.sources.features import flattened, is_list_type
+from tfshards.prep.sources.features import is_list_type
 from tfshards.prep.sources.fetching import unreadable, without_mark
 from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.sources.roles import check_no_repeats
@@ -95,10 +95,10 @@ def read_text(
         raise InputError(f"{where}: some rows have none of the columns {known}; remove them")
     warnings: list[str] = []
     for number, name in enumerate(table.column_names if not is_json else ()):
-        column, lines = typed(name, table[name].combine_chunks())
+        column, of_column = typed(name, table[name].combine_chunks())
         table = table.set_column(number, name, column)
-        warnings += lines
-    return flattened(table), [*names], lengths, warnings
+        warnings += of_column
+    return table, [*names], lengths, warnings
 
 
 def _json_values(path: AnyPath, lines: Sequence[int], name: str, values: Sequence[Any]) -> pa.Array:
