@@ -24,7 +24,7 @@ from tfshards.prep.sources.array_files import (
     members,
     open_file,
 )
-from tfshards.prep.sources.base import NamedClasses
+from tfshards.prep.sources.base import Source
 from tfshards.prep.sources.classes import (
     ClassNames,
     given_class_names,
@@ -58,7 +58,7 @@ _TEXTS_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True)
-class Arrays(NamedClasses):
+class Arrays(Source):
     """Arrays of equal length, each of which is a feature; the key of an example is its row number.
 
     The arrays ``label``, ``split`` and ``key`` have these roles by their names; ``roles`` declares those of

@@ -22,7 +22,7 @@ from tfshards.prep.imaging.coordinates import Outside, Reference
 from tfshards.prep.imaging.options import ImageOptions, changed_images
 from tfshards.prep.option import changed_options, check_choices
 from tfshards.prep.progress.lines import Meter
-from tfshards.prep.sources.base import NamedClasses
+from tfshards.prep.sources.base import Source
 from tfshards.prep.sources.classes import ClassNames, given_class_names
 from tfshards.prep.sources.elements import WHERE, Form, encode_element, special_value
 from tfshards.prep.sources.features import TEXT
@@ -50,7 +50,7 @@ _SHOWN = 5
 
 
 @dataclass(frozen=True)
-class Examples(NamedClasses):
+class Examples(Source):
     """The examples of any Python iterable: dicts of values by name, or pairs ``(key, dict)``.
 
     The iterable is a list, a generator, an object with ``__len__`` and ``__getitem__`` such as a dataset of

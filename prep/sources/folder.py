@@ -15,7 +15,7 @@ from tfshards.prep.imaging.formats import SUFFIXES
 from tfshards.prep.imaging.options import ImageOptions, recorded_images
 from tfshards.prep.option import changed_options, check_choices, recorded_options
 from tfshards.prep.records.example import Values
-from tfshards.prep.sources.base import Listing, Outcome, Reader, Row
+from tfshards.prep.sources.base import Listing, Outcome, Reader, Row, Source
 from tfshards.prep.sources.classes import ClassNames, given_class_names, twins
 from tfshards.prep.sources.fetching import FILES_AHEAD, unreadable
 from tfshards.prep.sources.keys import KEY_FEATURE, groups_of_keys, to_bytes, to_text
@@ -48,7 +48,7 @@ _RECORDED = ("follow_links", "split_folders", "include", "exclude", "mask_dir", 
 
 
 @dataclass(frozen=True)
-class ImageFolder:
+class ImageFolder(Source):
     """A folder of image files; the key of an example is its path relative to the folder.
 
     The top-level folders are splits if all that hold images are named train, training, validation, valid,

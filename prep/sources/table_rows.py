@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +15,7 @@ from tfshards.prep.imaging.coordinates import Outside, Reference
 from tfshards.prep.imaging.options import ImageOptions, changed_images, recorded_images
 from tfshards.prep.option import changed_options, check_choices, recorded_options
 from tfshards.prep.progress.lines import report_line
-from tfshards.prep.sources.base import NamedClasses
+from tfshards.prep.sources.base import Source
 from tfshards.prep.sources.classes import ClassNames, given_class_names, repeated
 from tfshards.prep.sources.features import (
     StoredColumn,
@@ -69,7 +69,7 @@ _NOT_STORED = ("split", "key", "drop")
 
 
 @dataclass(frozen=True)
-class RowSource(NamedClasses, ABC):
+class RowSource(Source):
     """A source of rows, whose columns have roles.
 
     The columns ``file_name``, ``image``, ``label``, ``split`` and ``key`` have these roles by their names;
