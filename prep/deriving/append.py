@@ -29,7 +29,7 @@ from tfshards.prep.progress.lines import Meter, report_line, report_warning
 from tfshards.prep.sources.base import Listing, Reader, Source
 from tfshards.prep.sources.classes import quoted
 from tfshards.prep.sources.keys import to_text
-from tfshards.prep.sources.kinds import KINDS, Recorded
+from tfshards.prep.sources.kinds import KINDS
 from tfshards.prep.writing.build_folder import BuildFolder, Reject
 from tfshards.prep.writing.shard import EncodedInputs, inputs_plan
 from tfshards.schemas import InputError, Manifest, OptionsError, Schema
@@ -147,9 +147,8 @@ def _source_of(given: Inputs, manifest: Manifest) -> Source:
                 f"{manifest.name!r} was made by {build.source}, whose inputs paths do not give; give a "
                 f"source in Python, such as prep.append(prep.Examples(...), dataset), or {remedy}"
             )
-        recorded = Recorded(manifest.schema, build.options)
-        kind = KINDS[build.source].source
-        sources.append(kind.from_recorded(recorded, [os.fsdecode(path) for path in paths]))
+        inputs, kind = [os.fsdecode(path) for path in paths], KINDS[build.source].source
+        sources.append(kind.from_recorded(build.options, inputs, manifest.schema))
     first, *others = map(vars, sources)
     for other in others:
         if differing := [name for name in first if other.get(name) != first[name]]:

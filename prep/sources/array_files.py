@@ -246,7 +246,12 @@ def _in_memory(where: str, array: object) -> AnyArray:
             "parts as chunks, prep.Arrays({'NAME': numpy.load(path, mmap_mode='r')} for path in paths), "
             "text as numpy.array(...), and encoded images to prep.Examples(...)"
         )
-    found: AnyArray = np.asarray(array)
+    try:
+        found: AnyArray = np.asarray(array)
+    except ValueError as error:
+        raise InputError(
+            f"{where}: is not an array: {error}; prep.Examples(...) takes lists of any length"
+        ) from None
     _check_type(where, found.dtype, found.shape)
     return found
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,7 @@ from tfshards.prep.sources.array_files import (
     members,
     open_file,
 )
-from tfshards.prep.sources.base import NamedClasses
+from tfshards.prep.sources.base import Source
 from tfshards.prep.sources.classes import (
     ClassNames,
     given_class_names,
@@ -33,7 +33,6 @@ from tfshards.prep.sources.classes import (
 )
 from tfshards.prep.sources.features import TEXT, array_of, kind_of, relisted
 from tfshards.prep.sources.keys import to_bytes
-from tfshards.prep.sources.kinds import Recorded
 from tfshards.prep.sources.labels import groups_of, key_column, label_column, split_names
 from tfshards.prep.sources.roles import (
     check_effect,
@@ -46,7 +45,7 @@ from tfshards.prep.sources.roles import (
 )
 from tfshards.prep.sources.staged import Rows, stage
 from tfshards.prep.sources.staged_reader import StagedReader
-from tfshards.schemas import Feature, InputError, OptionsError
+from tfshards.schemas import Feature, InputError, OptionsError, Schema
 from tfshards.schemas.pixels import likely_images, pixel_images
 from tfshards.schemas.schema import ITEM_SIZES, KINDS, RAW_PIXELS, UNCOMMON_DTYPES
 from tfshards.schemas.storage import LocalPath
@@ -60,7 +59,7 @@ _TEXTS_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True)
-class Arrays(NamedClasses):
+class Arrays(Source):
     """Arrays of equal length, each of which is a feature; the key of an example is its row number.
 
     The arrays ``label``, ``split`` and ``key`` have these roles by their names; ``roles`` declares those of
@@ -110,9 +109,9 @@ class Arrays(NamedClasses):
         given_class_names(self.class_names)
 
     @classmethod
-    def from_recorded(cls, recorded: Recorded, inputs: Sequence[str]) -> Arrays:
+    def from_recorded(cls, options: Mapping[str, Any], inputs: Sequence[str], _: Schema) -> Arrays:
         """Return a source with the roles of a build from the arguments that name its arrays."""
-        return cls([*inputs], recorded.options["columns"])
+        return cls([*inputs], options["columns"])
 
     def stage(self, folder: Path | None, *, group_by: str | None = None) -> StagedReader:
         """Return a reader of the arrays; those that are not in local .npy files are copied into ``folder``.
@@ -123,6 +122,8 @@ class Arrays(NamedClasses):
                 the copies.
         """
         names, files, chunks = _given(self.arrays)
+        if wrong := [name for name in names if not isinstance(name, str)]:
+            raise OptionsError(f"the name of an array is {wrong[0]!r}, but must be text")
         splits, parts = _by_split(names)
         roles = resolve_roles([*parts], self.roles, "the source", usual=_BY_NAME)
         for name in {*roles} - {*parts}:
@@ -265,7 +266,7 @@ def _rows(
     for name, parts in arrays.items():
         role = roles.get(name, "value")
         if role == "label":
-            column = label_column(name, columns[role], given_class_names(source.class_names))
+            column = label_column(name, columns[role], source.class_names)
             dtype = parts[0].dtype if parts[0].dtype in KINDS["label"].dtypes else "int64"
             features.append(replace(column.feature, dtype=dtype))
             values[name], class_names = column.values, column.class_names

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
 import numpy as np
 
@@ -163,9 +164,12 @@ class Reader(Protocol):
         """Return the options that change the output, for the build id and the manifest."""
 
 
-class Source(Protocol):
-    """An input as a user describes it."""
+class Source(ABC):
+    """An input as a user describes it: a dataclass, whose fields include the class names."""
 
+    class_names: ClassNames
+
+    @abstractmethod
     def stage(self, folder: Path | None, *, group_by: str | None = None) -> Reader:
         """Return a reader, after copying into ``folder`` what workers cannot read in place.
 
@@ -181,27 +185,11 @@ class Source(Protocol):
 
     def location(self) -> AnyPath | None:
         """Return the folder that must not contain the output, or None."""
+        return None
 
     def with_class_names(self, names: Sequence[str]) -> Source:
         """Return the source with the class names of the dataset that it is appended to.
 
         These need not all occur in the source. A source whose class names the user gave keeps them.
         """
-
-
-_Named = TypeVar("_Named", bound="NamedClasses")
-
-
-class NamedClasses:
-    """What sources have in common that are not in a folder: the dataset may be anywhere."""
-
-    class_names: ClassNames
-
-    def location(self) -> None:
-        """Return None."""
-
-    def with_class_names(self: _Named, names: Sequence[str]) -> _Named:
-        """Return the source with these class names, unless it has its own."""
-        if self.class_names is not None:
-            return self
-        return cast("_Named", replace(cast("Any", self), class_names=names))
+        return self if self.class_names is not None else replace(cast("Any", self), class_names=names)

@@ -24,10 +24,8 @@ _ESCAPE = re.compile(r"\\(?:[\\tnr]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U00(?:0[0-9a
 _ESCAPED = re.compile(rf"(?:[^\\]|{_ESCAPE.pattern})*", re.DOTALL)
 
 
-def check_class_names(names: Sequence[str] | None) -> None:
-    """Raise OptionsError unless the names are None, or one or more different strings."""
-    if names is None:
-        return
+def _check_class_names(names: Sequence[str]) -> None:
+    """Raise OptionsError unless the names are one or more different strings."""
     if isinstance(names, (str, bytes)) or not all(isinstance(name, str) for name in names):
         raise OptionsError(f"class_names={names!r} must be a list of strings, in label order")
     if not names:
@@ -52,7 +50,8 @@ def given_class_names(given: ClassNames) -> Sequence[str] | None:
                 "or a dataset that has them"
             )
         return class_names_of(given) if path.is_dir() else read_class_names(given)
-    check_class_names(given)
+    if given is not None:
+        _check_class_names(given)
     return given
 
 

@@ -56,7 +56,7 @@ class Form(JsonRecord):
 
     @property
     def spilled(self) -> tuple[Feature, ...]:
-        """The features whose values are written to files, see ``spill.py``."""
+        """The features whose values are written to files, see ``staged.Spill``."""
         return tuple(feature for feature in self.features if not feature.is_label)
 
     def warnings(self) -> list[str]:

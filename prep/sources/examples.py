@@ -1,6 +1,6 @@
 """``Examples``, the source of any Python iterable, and what it shares with the elements of a Beam pipeline.
 
-Values are written to files while they are read, see ``spill.py``. Of each example a description of about 100
+Values are written to files while they are read, see ``staged.py``. Of each example a description of about 100
 bytes is left, from which all of them are listed: that is all that a runner shuffles of the elements.
 
 rows.arrow  of a pipeline: the descriptions of all elements, sorted by key, from which each step lists them
@@ -8,7 +8,6 @@ rows.arrow  of a pipeline: the descriptions of all elements, sorted by key, from
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,17 +22,16 @@ from tfshards.prep.imaging.coordinates import Outside, Reference
 from tfshards.prep.imaging.options import ImageOptions, changed_images
 from tfshards.prep.option import changed_options, check_choices
 from tfshards.prep.progress.lines import Meter
-from tfshards.prep.sources.base import NamedClasses
-from tfshards.prep.sources.classes import check_class_names
+from tfshards.prep.sources.base import Source
+from tfshards.prep.sources.classes import ClassNames, given_class_names
 from tfshards.prep.sources.elements import WHERE, Form, encode_element, special_value
 from tfshards.prep.sources.features import TEXT
 from tfshards.prep.sources.keys import groups_of_keys, number_key, to_bytes, to_text
 from tfshards.prep.sources.labels import label_column
 from tfshards.prep.sources.pictures import ImageRules, check_mask_depth
 from tfshards.prep.sources.roles import check_effect, check_roles, is_template
-from tfshards.prep.sources.spill import SPILLED, Spill, header_of
-from tfshards.prep.sources.staged import Rows, stage
-from tfshards.prep.sources.staged_reader import ROWS_NAME, ArrowKeys, StagedReader, mapped_table
+from tfshards.prep.sources.staged import Rows, Spill, stage
+from tfshards.prep.sources.staged_reader import ROWS_NAME, SPILLED, ArrowKeys, StagedReader, mapped_table
 from tfshards.prep.sources.staging_folder import make_staged
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import check_instance, listed
@@ -42,16 +40,16 @@ from tfshards.schemas.names import name_fault
 from tfshards.schemas.storage import AnyPath, LocalPath
 
 # What is known of an element: its key, the number or name of its class or None, its split or an empty text,
-# the digest of its form, and where its values are. Labels have the type of their values.
+# its form as JSON if it is the first of its bundle, and where its values are. Labels have the type of their
+# values.
 Description: TypeAlias = tuple[object, ...]
-_FORM_BYTES = 8
-_DESCRIBED = {"key": TEXT, "label": pa.null(), "split": TEXT, "form": pa.binary(_FORM_BYTES), **SPILLED}
+_DESCRIBED = {"key": TEXT, "label": pa.null(), "split": TEXT, "form": pa.string(), **SPILLED}
 _ROWS_AT_ONCE, _BLOCK_BYTES = 1 << 14, 1 << 20
 _SHOWN = 5
 
 
 @dataclass(frozen=True)
-class Examples(NamedClasses):
+class Examples(Source):
     """The examples of any Python iterable: dicts of values by name, or pairs ``(key, dict)``.
 
     The iterable is a list, a generator, an object with ``__len__`` and ``__getitem__`` such as a dataset of
@@ -76,7 +74,8 @@ class Examples(NamedClasses):
             ``file_name``, ``image``, ``label``, ``split`` and ``key`` need none; other values are stored as
             they are.
         images: how images are checked, converted and stored.
-        class_names: class names in label order; by default the sorted names in the data.
+        class_names: class names in label order, a file of them, one per line, or a dataset that has them; by
+            default the sorted names in the data.
         outside_boxes: what to do about boxes and keypoints outside of their image: ``reject``, ``clip`` or
             ``keep``.
         boxes_in: whether boxes and keypoints of turned images refer to the pixels in the ``file`` or to the
@@ -89,7 +88,7 @@ class Examples(NamedClasses):
     examples: Iterable[object] | Mapping[str, Any] | Callable[[], Iterable[object]]
     roles: Mapping[str, str] = field(default_factory=dict)
     images: ImageOptions = field(default_factory=ImageOptions)
-    class_names: Sequence[str] | None = None
+    class_names: ClassNames = None
     outside_boxes: Outside = "reject"
     boxes_in: Reference | None = None
 
@@ -98,7 +97,7 @@ class Examples(NamedClasses):
     def __post_init__(self) -> None:
         check_choices(self)
         check_roles(self.roles)
-        check_class_names(self.class_names)
+        given_class_names(self.class_names)
         check_instance("images", self.images, ImageOptions)
         if template := next(filter(is_template, self.roles), None):
             raise OptionsError(f"roles: {template!r} is a template of paths, which only tables have")
@@ -237,14 +236,16 @@ class Bundle:
                     f"{shown}: the {role} is given, and a value has the role {role}, too; give the value "
                     "the role value or drop"
                 )
+        form_text = ""
         if self._spill is None or self.form is None:
             self._spill = self._begun(form, shown)
+            form_text = json.dumps(form.to_json(), sort_keys=True)
         elif form != self.form:
             self.form.check_same(self._first_key, form, shown)
         self.is_numbered |= key is None and "key" not in special
         prefix = to_bytes(f"{split}/") if split else b""
         key, split = prefix + special.get("key", to_bytes(shown)), split or special.get("split", "")
-        return key, special.get("label"), split, self._form_digest, *self._spill.add(stored)
+        return key, special.get("label"), split, form_text, *self._spill.add(stored)
 
     def _begun(self, form: Form, shown: str) -> Spill:
         """Return a new file of elements of this form, that of the first element."""
@@ -252,9 +253,7 @@ class Bundle:
         self.form, self._first_key = form, shown
         if self._folder is not None and self._has_others:
             make_staged(self._folder)
-        header = json.dumps(form.to_json(), sort_keys=True).encode("ascii") + b"\n"
-        self._form_digest = hashlib.sha256(header).digest()[:_FORM_BYTES]
-        return Spill(self._folder, form.spilled, header)
+        return Spill(self._folder, form.spilled)
 
     def close(self) -> None:
         """Finish the file, which other machines may not see before."""
@@ -344,15 +343,11 @@ def kept_elements(source: Examples, folder: AnyPath, group_by: str | None) -> St
         InputError: the elements differ in their form, or see ``stage_elements``.
     """
     table = mapped_table(folder / ROWS_NAME)
-    form = _form_in(folder, table["origin"][0].as_py())
-    other = pc.index(pc.equal(table["form"], table["form"][0]), False).as_py()
-    if other >= 0:
-        keys = [to_text(table["key"][row].as_py()) for row in (0, other)]
-        form.check_same(keys[0], _form_in(folder, table["origin"][other].as_py()), keys[1])
+    firsts = table.filter(pc.not_equal(table["form"], ""))
+    # by their keys; of one form, all texts are the same
+    forms = dict(zip(firsts["form"].to_pylist(), map(to_text, firsts["key"].to_pylist()), strict=True))
+    (form, key), *others = ((cast("Form", take(json.loads(text), Form)), key) for text, key in forms.items())
+    for other, other_key in others:
+        form.check_same(key, other, other_key)
     # workers find keys and origins in the descriptions
     return stage_elements(source, form, table, folder, group_by=group_by, is_written=True)
-
-
-def _form_in(folder: AnyPath, origin: bytes) -> Form:
-    """Return the form of the elements in the file with this origin."""
-    return cast("Form", take(json.loads(header_of(folder, origin)), Form))

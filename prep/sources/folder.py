@@ -7,18 +7,19 @@ import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from tfshards.prep.imaging.formats import SUFFIXES
-from tfshards.prep.imaging.options import ImageOptions
+from tfshards.prep.imaging.options import ImageOptions, recorded_images
 from tfshards.prep.option import changed_options, check_choices, recorded_options
 from tfshards.prep.records.example import Values
-from tfshards.prep.sources.base import Listing, Outcome, Reader, Row
+from tfshards.prep.sources.base import Listing, Outcome, Reader, Row, Source
 from tfshards.prep.sources.classes import ClassNames, given_class_names, twins
 from tfshards.prep.sources.fetching import FILES_AHEAD, unreadable
 from tfshards.prep.sources.keys import KEY_FEATURE, groups_of_keys, to_bytes, to_text
-from tfshards.prep.sources.kinds import Recorded, check_num_inputs
+from tfshards.prep.sources.kinds import check_num_inputs
 from tfshards.prep.sources.layout import check_split_folders, find_layout
 from tfshards.prep.sources.marks import ALWAYS, check_marks, refusal
 from tfshards.prep.sources.masks import MaskFolders, check_masks, find_mask_folders, pair_masks
@@ -47,7 +48,7 @@ _RECORDED = ("follow_links", "split_folders", "include", "exclude", "mask_dir", 
 
 
 @dataclass(frozen=True)
-class ImageFolder:
+class ImageFolder(Source):
     """A folder of image files; the key of an example is its path relative to the folder.
 
     The top-level folders are splits if all that hold images are named train, training, validation, valid,
@@ -116,16 +117,16 @@ class ImageFolder:
         check_patterns("exclude", self.exclude)
 
     @classmethod
-    def from_recorded(cls, recorded: Recorded, inputs: Sequence[str]) -> ImageFolder:
+    def from_recorded(cls, options: Mapping[str, Any], inputs: Sequence[str], _: Schema) -> ImageFolder:
         """Return a source of another folder, or of one that has grown, with the options of a build."""
         check_num_inputs(inputs, 1, "one folder of images")
         return cls(
             inputs[0],
-            recorded.images,
+            recorded_images(options),
             as_is=True,
             # new images need not be of every class or split
             _may_lack=True,
-            **recorded_options(_RECORDED, recorded.options),
+            **recorded_options(_RECORDED, options),
         )
 
     def _recorded(self) -> dict[str, Json]:

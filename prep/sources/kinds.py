@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from tfshards.prep.imaging.options import ImageOptions, recorded_images
-from tfshards.schemas import OptionsError, Schema
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """The source of a build, as a manifest records it, for a source of more inputs, or only of new ones.
-
-    Attributes:
-        schema: schema of the dataset.
-        options: options of the build, as the manifest holds them.
-    """
-
-    schema: Schema
-    options: Mapping[str, Any]
-
-    @property
-    def images(self) -> ImageOptions:
-        """The options of images."""
-        return recorded_images(self.options)
+from tfshards.schemas import OptionsError
 
 
 @dataclass(frozen=True)
@@ -37,7 +18,8 @@ class Kind:
         name: name on the command line, and in manifests as the option ``source``.
         where: module and name of the class, which is imported when it is needed: it may need Arrow. The class
             is a dataclass, whose described fields are the arguments of a build. Its class method
-            ``from_recorded`` makes a source of new inputs, without class names, from the record of a build.
+            ``from_recorded`` makes a source of new inputs, without class names, from the options of a build,
+            as manifests hold them, the paths of the inputs, and the schema of the dataset.
         help: line on this kind in the help of ``build`` and ``plan``.
         can_reject: whether single inputs can be rejected, so that ``max_rejected`` has an effect.
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 
@@ -10,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tfshards.prep.sources.classes import MAX_CLASSES, class_map, usual_order
+from tfshards.prep.sources.classes import MAX_CLASSES, ClassNames, class_map, given_class_names, usual_order
 from tfshards.prep.sources.features import (
     TEXT,
     StoredColumn,
@@ -19,6 +18,7 @@ from tfshards.prep.sources.features import (
     numbers_of,
     plain_values,
     relisted,
+    sampled,
     shown,
     unlisted,
     without_missing,
@@ -33,15 +33,16 @@ from tfshards.schemas.names import name_fault
 _MAX_SPLITS = 100
 _LIKE_MISSING = ("na", "n/a", "<na>", "nan", "none", "null")
 _LARGEST = (1 << 63) - 1
-# A list, or an object, as text.
+# A list, or an object, as text; and a list of numbers.
 _JSON = re.compile(rb"\s*(\[.*\]|\{.*\})\s*", re.DOTALL)
+NUMBERS_IN_TEXT = re.compile(rb"\s*[\[(][\[\](), ]*-?\.?[0-9][-+0-9eE., \[\]()]*[\])]\s*")
 _SHOWN = 60
 
 
 def label_column(
     name: str,
     column: pa.ChunkedArray,
-    given: Sequence[str] | None = None,
+    class_names: ClassNames = None,
     own: Sequence[str] = (),
     separator: str | None = None,
 ) -> StoredColumn:
@@ -54,13 +55,14 @@ def label_column(
     Args:
         name: the column, for messages.
         column: its values.
-        given: class names that the user gives, in label order.
-        own: names of the integers that the source has; they are translated to ``given`` ones by name.
+        class_names: class names that the user gives, in label order.
+        own: names of the integers that the source has; they are translated to given ones by name.
         separator: what separates several classes in a text; an empty text states that there is one.
 
     Raises:
         InputError: the values are not classes, or not those of the given names.
     """
+    given = given_class_names(class_names)
     flat, lengths = unlisted(_separated(name, column, separator))
     if is_list_type(flat.type) or pa.types.is_floating(flat.type):
         raise _unfit(name, "classes", shown(column.type))
@@ -73,16 +75,16 @@ def label_column(
         flat = without_missing(name, flat, is_list=True)
     if pc.count_distinct(flat).as_py() > MAX_CLASSES:
         raise _unfit(name, "classes", f"more than {MAX_CLASSES:,} different values")
+    names, is_list = tuple(given or own), lengths is not None
+    if flat.type != TEXT:
+        flat = _class_numbers(name, flat, own or names, is_list=is_list)
+    if own and flat.type != TEXT:
+        own_names = pa.array([to_bytes(each) for each in own], TEXT)
+        flat = own_names.take(pc.if_else(pc.less(flat, 0), None, flat))
     if flat.type == TEXT:
-        numbers, names = _numbers_of_names(name, flat, given, is_list=lengths is not None)
-    else:
-        numbers, names = _class_numbers(name, flat, own or given or (), is_list=lengths is not None)
-        if own and given is not None:
-            own_names = pa.array([to_bytes(each) for each in own], TEXT)
-            texts = own_names.take(pc.if_else(pc.less(numbers, 0), None, numbers))
-            numbers, names = _numbers_of_names(name, texts, given, is_list=False)
-    feature = Feature(name, "label", "int64", () if lengths is None else (None,))
-    return StoredColumn(feature, relisted(numbers, lengths), names, _warning(name, numbers, names))
+        flat, names = _numbers_of_names(name, flat, names or None, is_list=is_list)
+    feature = Feature(name, "label", "int64", (None,) if is_list else ())
+    return StoredColumn(feature, relisted(flat, lengths), names, _warning(name, flat, names))
 
 
 def _unfit(name: str, role: str, what: str) -> InputError:
@@ -101,19 +103,23 @@ def _separated(name: str, column: pa.ChunkedArray, separator: str | None) -> pa.
         return column
     texts = column.cast(TEXT)
     if separator is None:
-        filled = [text for text in pc.unique(texts).to_pylist() if text]
-        if filled and all(map(_JSON.fullmatch, filled)):
-            found = to_text(filled[0][:_SHOWN])
-            raise InputError(
-                f"column {name!r} holds lists as text, such as {found!r}; make lists of them, in pandas: "
-                f"frame[{name!r}] = frame[{name!r}].map(ast.literal_eval), and save Parquet; "
-                f"label_separator='' takes each text as one class, {flag(name, 'value')} as a value"
-            )
+        check_no_lists_in_text(name, texts, _JSON, "label_separator='' makes each a class, ")
     if not separator:
         return texts
     parts = [(text or b"").split(to_bytes(separator)) for text in texts.to_pylist()]
     lists = [[part.strip() for part in each if part.strip()] for each in parts]
     return pa.chunked_array([pa.array(lists, pa.large_list(TEXT))])
+
+
+def check_no_lists_in_text(name: str, column: pa.ChunkedArray, form: re.Pattern[bytes], other: str) -> None:
+    """Raise InputError if a column of text holds lists of a form; ``other`` is another remedy, or empty."""
+    found = sampled(column)
+    if found and all(map(form.fullmatch, found)):
+        raise InputError(
+            f"column {name!r} holds lists as text, such as {to_text(found[0][:_SHOWN])!r}; make lists of "
+            f"them, in pandas: frame[{name!r}] = frame[{name!r}].map(ast.literal_eval), and build "
+            f"prep.Table(frame); {other}{flag(name, 'value')} stores the text as it is"
+        )
 
 
 def _numbers_of_names(
@@ -129,7 +135,7 @@ def _numbers_of_names(
 
 def _class_numbers(
     name: str, flat: pa.ChunkedArray, names: Sequence[str], *, is_list: bool
-) -> tuple[pa.ChunkedArray, tuple[str, ...]]:
+) -> pa.ChunkedArray:
     lowest = 0 if is_list else -1
     least, most = pc.min_max(flat).as_py().values() if len(flat) > flat.null_count else (lowest, lowest)
     if least < lowest or most > _LARGEST:
@@ -137,7 +143,7 @@ def _class_numbers(
     if names and most >= len(names):
         raise _unfit(name, "classes", f"the number {most}, beyond the {len(names)} class names")
     numbers = flat.cast(pa.int64())
-    return numbers.fill_null(-1) if numbers.null_count else numbers, tuple(names)
+    return numbers.fill_null(-1) if numbers.null_count else numbers
 
 
 def _warning(name: str, numbers: pa.ChunkedArray, names: Sequence[str]) -> str | None:
@@ -163,12 +169,6 @@ def split_names(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
             row = pc.index(texts, pa.scalar(to_bytes(each), TEXT)).as_py() + 1
             raise InputError(f"column {name!r}, row {row}: the split name {fault}")
     return texts
-
-
-def first_folders(paths: Sequence[bytes]) -> list[str]:
-    """Return the first folder of each path; empty for a path without a folder."""
-    firsts = [os.path.normpath(path).partition(b"/") for path in paths]
-    return [to_text(first) if slash else "" for first, slash, _ in firsts]
 
 
 def splits_of(column: pa.ChunkedArray) -> dict[str, IntArray]:

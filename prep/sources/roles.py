@@ -9,6 +9,7 @@ from pathlib import PurePath
 from typing import Literal, TypeAlias, get_args
 
 from tfshards.prep.imaging.formats import SUFFIXES, is_encoded
+from tfshards.prep.sources.classes import repeated
 from tfshards.schemas import Feature, InputError, OptionsError
 from tfshards.schemas.coordinates import seems_boxes
 from tfshards.schemas.errors import listed, one_line
@@ -93,7 +94,7 @@ def resolve_roles(
         usual: roles that columns have by their exact names.
 
     Returns:
-        The declared roles, and those by name, in the order of the columns; templates of paths are last.
+        The declared roles, and those by name, in the order of the columns.
 
     Raises:
         InputError: a declared column does not exist, or a column is named nearly like one with a role.
@@ -104,7 +105,7 @@ def resolve_roles(
         fields = [] if name in names else [each for each in names if each.startswith(f"{name}/")]
         if fields and role in ("drop", "value"):
             given |= dict.fromkeys(fields, role)
-        elif name in names or (is_template(name) and role in IMAGE_ROLES):
+        elif name in names:
             given[name] = role
         elif fields:
             raise InputError(
@@ -125,7 +126,7 @@ def resolve_roles(
                 "it as it is"
             )
     order = {name: number for number, name in enumerate(names)}
-    return dict(sorted(given.items(), key=lambda item: order.get(item[0], len(order))))
+    return dict(sorted(given.items(), key=lambda item: order[item[0]]))
 
 
 def check_effect(
@@ -148,6 +149,12 @@ def check_effect(
                 f"{name}= has no effect, since {where} has no column of {role}s; leave it out, or name the "
                 f"column: {flag('COLUMN', role)}"
             )
+
+
+def check_no_repeats(names: Iterable[str], where: object) -> None:
+    """Raise InputError if two columns have the same name."""
+    for name in repeated(names):
+        raise InputError(f"{where}: the column {name!r} is repeated; rename one of them")
 
 
 def unknown_column(name: str, names: Sequence[str], where: str) -> InputError:
@@ -187,8 +194,7 @@ def features_of(names: Sequence[str], roles: Mapping[str, str], where: str) -> d
     Raises:
         InputError: two columns have one feature, or the name of a column cannot be that of a feature.
     """
-    columns = [*names, *(name for name in roles if name not in names)]
-    stored = [name for name in columns if roles.get(name) not in ("drop", "split", "key")]
+    stored = [name for name in names if roles.get(name) not in ("drop", "split", "key")]
     ranks = {"image": 0, "mask": 0, "label": 1}
     # the paths of file_name are the keys, whatever the order of the columns
     stored.sort(key=lambda name: (ranks.get(roles.get(name, ""), 2), name != "file_name"))
@@ -244,7 +250,8 @@ def _image_in(value: object) -> str | None:
         return "encoded bytes"
     if not isinstance(value, (str, bytes, PurePath)):
         return None
-    path = os.fsencode(value)
+    # text need not be a path
+    path = value if isinstance(value, bytes) else str(value).encode("utf-8", "backslashreplace")
     is_path = isinstance(value, PurePath) or os.path.splitext(path)[1].lower() in SUFFIXES
     return repr(one_line(os.fsdecode(path[:_SHOWN]))) if is_path else None
 

@@ -5,12 +5,13 @@ Encoded images are written while they are read, templates make paths, and what e
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from string import Formatter
-from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -29,17 +30,17 @@ from tfshards.prep.sources.features import (
     unlisted,
 )
 from tfshards.prep.sources.image_paths import ImageFiles
-from tfshards.prep.sources.keys import to_bytes
-from tfshards.prep.sources.labels import first_folders, groups_of
+from tfshards.prep.sources.keys import to_bytes, to_text
+from tfshards.prep.sources.labels import groups_of
 from tfshards.prep.sources.roles import (
     IMAGE_ROLES,
+    check_no_repeats,
     check_undeclared,
-    is_template,
     listed_columns,
     meant,
     unknown_column,
 )
-from tfshards.prep.sources.spill import Spill
+from tfshards.prep.sources.staged import Spill
 from tfshards.schemas import Feature, InputError
 
 # What a column of structs of images holds, for messages.
@@ -90,22 +91,30 @@ class TableRows:
     separator: str | None = None
 
 
-class Column(NamedTuple):
-    """A column of rows, or a template of image paths.
+@dataclass
+class Column:
+    """A column of rows; a template of image paths is one, too.
 
     Attributes:
         name: name of the column, or the template.
         role: its role, or None: it is stored as it is.
         feature: name of the feature that it becomes; empty if it is not stored.
         kind: type of its values.
-        is_embedded: whether the rows hold images, perhaps only some of them, rather than paths alone.
+        chunks: its values, except images, as they are read.
+        paths: path of the image in each row, as they are read; empty for none.
     """
 
     name: str
     role: str | None
     feature: str
     kind: pa.DataType
-    is_embedded: bool
+    chunks: list[pa.Array] = field(default_factory=list)
+    paths: list[bytes] = field(default_factory=list)
+
+    @property
+    def values(self) -> pa.ChunkedArray:
+        """The values that are read, except images."""
+        return pa.chunked_array(self.chunks, self.kind)
 
     @property
     def is_image(self) -> bool:
@@ -113,42 +122,22 @@ class Column(NamedTuple):
         return self.role in IMAGE_ROLES
 
     @property
+    def is_embedded(self) -> bool:
+        """Whether the rows hold images, perhaps only some of them, rather than paths alone."""
+        return self.is_image and (self.kind == TEXT or is_image_struct(self.kind))
+
+    @property
     def struct(self) -> str:
         """Name of the struct of which the column is a field, or an empty text."""
         return self.name.rpartition("/")[0]
 
 
-class Content(NamedTuple):
-    """Rows that have been read.
-
-    Attributes:
-        read: the rows as the format describes them.
-        columns: columns of features, in their order, and then others that have a role.
-        num_rows: number of rows.
-        table: columns that hold no images.
-        paths: path of the image in each row by column, empty for none.
-        spilled: what ``Spill.add_images`` has returned of encoded images, or None.
-    """
-
-    read: TableRows
-    columns: Sequence[Column]
-    num_rows: int
-    table: pa.Table
-    paths: dict[str, list[bytes]]
-    spilled: pa.Table | None
-
-    def of_role(self, role: str) -> Column | None:
-        """Return the first column that has a role, or None."""
-        return next((column for column in self.columns if column.role == role), None)
-
-
-def template_columns(roles: Mapping[str, Any]) -> set[str]:
-    """Return the columns that templates of paths name."""
-    templates = [name for name, role in roles.items() if role in IMAGE_ROLES and is_template(name)]
+def fields_in(template: str) -> set[str]:
+    """Return the columns that a template of paths names."""
     try:
-        return {name for each in templates for _, name, _, _ in Formatter().parse(each) if name}
+        return {name for _, name, _, _ in Formatter().parse(template) if name}
     except ValueError as error:
-        raise _invalid(templates[0], str(error)) from None
+        raise _invalid(template, str(error)) from None
 
 
 def _invalid(template: str, why: str) -> InputError:
@@ -158,55 +147,67 @@ def _invalid(template: str, why: str) -> InputError:
     )
 
 
-def read_once(
-    read: TableRows, columns: Sequence[Column], needed: Collection[str | None], folder: Path | None
-) -> Content:
-    """Read the rows: encoded images are written, and all else that is stored or ``needed`` is in memory.
+def plain_rows(read: TableRows, templates: Sequence[str]) -> TableRows:
+    """Return rows of the types of ``flattened``, in which each template is a column of paths.
 
-    Args:
-        read: the rows.
-        columns: their columns.
-        needed: columns that are used, even if they are not stored.
-        folder: where images are written; None to write nothing.
+    Raises:
+        InputError: two columns have one name, or a template names none, or one that cannot be in paths.
     """
-    in_templates = template_columns({each.name: each.role for each in columns})
-    undeclared = [each.name for each in columns if each.role is None and each.name not in in_templates]
-    images = [column for column in columns if column.is_image and not is_template(column.name)]
-    left = {each.name for each in columns if each.role == "drop" and each.name not in needed}
-    left.update(column.name for column in images)
-    empty = flattened(read.batches.schema.empty_table())
-    parts = [empty.select([name for name in empty.column_names if name not in left])]
-    paths: dict[str, list[bytes]] = {column.name: [] for column in images}
+
+    def plain(table: pa.Table) -> pa.Table:
+        rows = flattened(table)
+        paths = [pa.array(_template_paths(rows, template, read.where), TEXT) for template in templates]
+        for template, column in zip(templates, paths, strict=True):
+            # paths are text, even if they are not UTF-8
+            rows = rows.append_column(template, column.view(STRING))
+        return rows
+
+    empty = pa.Table.from_batches([], read.batches.schema)
+    check_no_repeats(flattened(empty).column_names, read.where)
+    tables = (plain(pa.Table.from_batches([batch])) for batch in read.batches)
+    batches = chain.from_iterable(table.to_batches() for table in tables)
+    return replace(read, batches=pa.RecordBatchReader.from_batches(plain(empty).schema, batches))
+
+
+def read_columns(
+    read: TableRows, columns: Sequence[Column], unchecked: Collection[str], folder: Path | None
+) -> tuple[int, pa.Table | None]:
+    """Read the rows into the columns, except encoded images, which are written into a folder, if any.
+
+    Returns:
+        The number of rows, and what ``Spill.add_images`` has returned of encoded images, or None.
+
+    Raises:
+        InputError: there are no rows, or a column without a role, unless it is ``unchecked``, holds images.
+    """
     spill: Spill | None = None
     spilled: list[pa.Table] = []
     num_rows = 0
     for batch in read.batches:
-        rows = flattened(pa.Table.from_batches([batch]))
-        for name in undeclared:
-            values = unlisted(rows[name])[0]
-            is_struct = is_image_struct(values.type)
-            items = _IMAGE_STRUCTS if is_struct else sampled(values)
-            check_undeclared(name, items, read.where, is_list=is_list_type(rows[name].type))
+        rows = pa.Table.from_batches([batch])
         encoded: dict[str, pa.Array] = {}
-        for column in images:
-            names, content = _image_values(column, rows[column.name])
-            paths[column.name] += names
-            if content is not None:
-                encoded[column.feature] = content
+        for column in columns:
+            name, values = column.name, rows[column.name]
+            if column.is_image:
+                paths, content = _image_values(column, values)
+                column.paths += paths
+                encoded |= {} if content is None else {column.feature: content}
+                continue
+            column.chunks += values.chunks
+            if column.role is None and name not in unchecked:
+                flat = unlisted(values)[0]
+                items = _IMAGE_STRUCTS if is_image_struct(flat.type) else sampled(flat)
+                check_undeclared(name, items, read.where, is_list=is_list_type(values.type))
         if encoded:
             if spill is None:
                 spill = Spill(folder, [Feature(name, "bytes", "bytes", (None,)) for name in encoded])
             spilled.append(spill.add_images(encoded))
         num_rows += rows.num_rows
-        parts.append(rows.select(parts[0].column_names))
     if not num_rows:
         raise InputError(f"{read.where} has no rows; there is nothing to build", code="no-inputs")
-    table = pa.concat_tables(parts)
-    templates = [column.name for column in columns if column.is_image and is_template(column.name)]
-    paths |= {name: _template_paths(table, name, read.where) for name in templates}
     if spill is not None:
         spill.finish()
-    return Content(read, columns, num_rows, table, paths, pa.concat_tables(spilled) if spilled else None)
+    return num_rows, pa.concat_tables(spilled) if spilled else None
 
 
 def _image_values(column: Column, values: pa.ChunkedArray) -> tuple[list[bytes], pa.Array | None]:
@@ -242,14 +243,15 @@ def _template_paths(table: pa.Table, template: str, where: str) -> list[bytes]:
     return [b"".join(row) for row in zip(*pieces, strict=True)]
 
 
-def folder_splits(column: Column | None, content: Content) -> pa.ChunkedArray | None:
+def folder_splits(column: Column | None) -> pa.ChunkedArray | None:
     """Return the splits that the first folders of the images name, or None.
 
     As in folders of images, all of them must have usual names of splits, and there must be several.
     """
     if column is None or column.is_embedded:
         return None
-    folders = first_folders(content.paths[column.name])
+    parted = [os.path.normpath(path).partition(b"/") for path in column.paths]
+    folders = [to_text(first) if slash else "" for first, slash, _ in parted]
     usual, others = usual_splits(sorted({*folders}))
     if len(usual) < 2:
         return None
@@ -269,14 +271,14 @@ def _texts(values: Iterable[bytes]) -> pa.ChunkedArray:
     return pa.chunked_array([pa.array(values, TEXT)])
 
 
-def row_groups(by: str, content: Content, files: Mapping[str, ImageFiles]) -> list[bytes]:
+def row_groups(by: str, columns: Sequence[Column], files: Mapping[str, ImageFiles]) -> list[bytes]:
     """Return the group of each row: its value in the column ``by``, which need not be stored."""
     if by in files:
         # with links followed, so that all names of a file are one group
-        pairs = zip(files[by].real, content.paths[by], strict=True)
+        pairs = zip(files[by].real, files[by].given, strict=True)
         return groups_of(by, _texts(real or path for real, path in pairs))
-    if by not in content.table.column_names:
-        names = listed_columns(sorted([*files, *content.table.column_names]))
-        names += meant(by, content.table.column_names)
-        raise InputError(f"group_by={by!r} is not a column; the columns are {names}")
-    return groups_of(by, content.table[by])
+    by_name = {column.name: column for column in columns}
+    if by not in by_name:
+        known = listed_columns(sorted(by_name)) + meant(by, by_name)
+        raise InputError(f"group_by={by!r} is not a column; the columns are {known}")
+    return groups_of(by, by_name[by].values)

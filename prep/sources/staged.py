@@ -8,6 +8,7 @@ rows.arrow   a row for each example, in the order of the keys
 from __future__ import annotations
 
 import hashlib
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -21,6 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tfshards.prep.records.example import Values, example_encoder
 from tfshards.prep.sources.array_files import ArrayFile
 from tfshards.prep.sources.base import Listing
 from tfshards.prep.sources.classes import twins
@@ -28,24 +30,30 @@ from tfshards.prep.sources.features import TEXT, array_of, is_bytes_type, number
 from tfshards.prep.sources.image_paths import ImageFiles, is_url
 from tfshards.prep.sources.keys import KEY_FEATURE, RowKeys
 from tfshards.prep.sources.labels import key_fault, splits_of
-from tfshards.prep.sources.spill import SPILLED
 from tfshards.prep.sources.staged_reader import (
     FAULT,
     GROUP,
     IMAGE,
     KEY,
+    NAME_BYTES,
+    NUMBERS,
     ROW,
     ROWS_NAME,
+    SPILLED,
     SPLIT,
     VALUE,
     ArrowKeys,
     StagedReader,
     mapped_table,
+    spill_path,
 )
+from tfshards.prep.sources.staging_folder import is_staged, staging_gone
 from tfshards.schemas import Feature, Schema
+from tfshards.schemas.frames import masked_crc32c
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.storage import AnyPath, any_path
+from tfshards.schemas.storage.stored import Sink
 
 if TYPE_CHECKING:
     from tfshards.prep.sources.pictures import ImageRules
@@ -53,6 +61,49 @@ if TYPE_CHECKING:
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 # Rows of which values are in memory as objects of Python.
 _MANY_ROWS = 1 << 16
+# The columns of the sizes of images that ``Spill.add_images`` returns.
+SIZE = "size/"
+
+
+class Spill:
+    """A new file of values of rows."""
+
+    def __init__(self, folder: Path | AnyPath | None, features: Sequence[Feature]) -> None:
+        """Create the file, for values of these features, in a folder; without one, only describe rows."""
+        self._folder = made = None if folder is None else any_path(folder)
+        self._encode = example_encoder(Schema(tuple(features))) if features else lambda _: ()
+        self._name = secrets.token_bytes(NAME_BYTES)
+        self._sink: Sink | None = None if made is None else spill_path(made, self._name).new_file(made)
+        self._num_bytes = 0
+
+    def add(self, values: Sequence[Values]) -> tuple[int, bytes, bytes]:
+        """Write the values of a row, in the order of the features; return its columns ``SPILLED``."""
+        data = b"".join(self._encode(values))
+        origin = self._name + NUMBERS.pack(self._num_bytes, len(data), masked_crc32c(data))
+        if self._sink is not None:
+            self._sink.write(data)
+        self._num_bytes += len(data)
+        return len(data), hashlib.sha256(data).digest()[: SPILLED["digest"].byte_width], origin
+
+    def add_images(self, columns: Mapping[str, pa.Array]) -> pa.Table:
+        """Write the images of some rows, null for none; return ``SPILLED``, and sizes, -1 for none."""
+        images = zip(*(column.to_pylist() for column in columns.values()), strict=True)
+        # lists of one image or none
+        rows = [self.add([[] if each is None else [each] for each in row]) for row in images]
+        found = {name: pa.array([row[at] for row in rows], SPILLED[name]) for at, name in enumerate(SPILLED)}
+        for name, column in columns.items():
+            found[SIZE + name] = pc.fill_null(pc.binary_length(column), -1).cast(pa.int64())
+        return pa.table(found)
+
+    def finish(self) -> None:
+        """Finish the file, which other machines may not see before."""
+        if self._sink is None or self._folder is None:
+            return
+        self._sink.finish()
+        if not self._folder.has_locks and not is_staged(self._folder):
+            # nothing would remove it: a later run has removed the folder while this was uploaded
+            spill_path(self._folder, self._name).unlink()
+            raise staging_gone(self._folder)
 
 
 @dataclass(frozen=True)
@@ -65,7 +116,7 @@ class Rows:
         values: values by feature, as ``features.StoredColumn`` has them.
         images: files of images and masks by feature.
         spilled: where the values of each row are that were written while the source was read, see
-            ``spill.SPILLED``.
+            ``Spill``.
         spilled_names: features that have such values.
         arrays: files of arrays by feature, one after another; axis 0 counts the rows.
         keys: key of each row as ``TEXT``; by default the paths of the first image, if these are unique, or

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import mmap
 import os
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
+from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -21,9 +23,9 @@ from tfshards.prep.sources.features import numbers_of
 from tfshards.prep.sources.fetching import FILES_AHEAD
 from tfshards.prep.sources.image_paths import location_of
 from tfshards.prep.sources.keys import LazyKeys, find_key, to_bytes, to_text
-from tfshards.prep.sources.spill import spilled_values
-from tfshards.schemas import Schema
-from tfshards.schemas.example import Decoded
+from tfshards.schemas import InputError, Schema
+from tfshards.schemas.example import Decoded, decode_example
+from tfshards.schemas.frames import masked_crc32c
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.storage import AnyPath, any_path, in_flight
@@ -33,11 +35,16 @@ if TYPE_CHECKING:
     from tfshards.prep.sources.pictures import EncodedImage, ImageRules
 
 ROWS_NAME = "rows.arrow"
-# Columns of rows.arrow, besides ``spill.SPILLED``. Prefixes keep the names of features apart from them.
+# Columns of rows.arrow, besides ``SPILLED``. Prefixes keep the names of features apart from them.
 KEY, SPLIT, FAULT, GROUP = "key", "split", "fault", "group"
-# The number of the row in the source, for arrays, and the origin of its values in other files, see spill.py.
-ROW, ORIGIN = "row", "origin"
+# The number of the row in the source, for arrays.
+ROW = "row"
 VALUE, IMAGE = "value/", "image/"
+# What is known of values of a row that are in a .spill file: the number of their bytes, their digest, and
+# their origin: the name of the file, and offset, length and masked CRC-32C of the values in it, so that
+# workers on any machine read only the bytes of their rows. Origins in a file sort by offset.
+SPILLED = {"size": pa.int64(), "digest": pa.binary(16), "origin": pa.large_binary()}
+NAME_BYTES, NUMBERS = 8, struct.Struct(">QQI")
 
 
 class _StagedRow(NamedTuple):
@@ -70,7 +77,7 @@ class StagedReader:
         root: folder, or its URL, to which paths of images are relative.
         schema: schema of the dataset.
         rules: how images and coordinates are stored; None in a source that has neither.
-        spilled: features whose values, or some of whose images, are in other files, see ``spill.py``.
+        spilled: features whose values, or some of whose images, are in .spill files.
         arrays: files of arrays by feature.
         recorded: what manifests record of the source.
         has_remote_images: whether images may be in object stores.
@@ -227,7 +234,46 @@ class _StagedFiles:
 
     def spilled(self, numbers: IntArray) -> list[dict[str, Decoded]]:
         """Return the values of some rows that are in other files, by feature, as lists."""
-        return spilled_values(self._folder, self.values(ORIGIN, numbers))
+        return _spilled_values(self._folder, self.values("origin", numbers))
+
+
+def spill_path(folder: AnyPath, origin: bytes) -> AnyPath:
+    """Return the path of the file with this origin, or this name."""
+    return folder / f"{origin[:NAME_BYTES].hex()}.spill"
+
+
+def _spilled_values(folder: AnyPath, origins: Sequence[bytes]) -> list[dict[str, Decoded]]:
+    """Return the values at these origins by feature, as lists.
+
+    Raises:
+        InputError: they cannot be read, or are damaged.
+    """
+    # one open file at a time: there are as many files as bundles; of objects only what is needed
+    files = groupby(sorted(origins), key=lambda origin: origin[:NAME_BYTES])
+    parts = ([*of_file] for _, of_file in files) if not folder.is_far else ([origin] for origin in origins)
+    read = partial(_read_spilled, folder)
+    found = dict(chain.from_iterable(folder.each(read, parts)))
+    return [decode_example(found[origin]) for origin in origins]
+
+
+def _read_spilled(folder: AnyPath, origins: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
+    """Return origins in one file, each with the example there."""
+    path, numbers = spill_path(folder, origins[0]), [NUMBERS.unpack(each[NAME_BYTES:]) for each in origins]
+    try:
+        if path.is_far:
+            data = [path.read_range(offset, offset + length) for offset, length, _ in numbers]
+        else:
+            with path.open_regular(buffering=0) as file:
+                data = [os.pread(file.fileno(), length, offset) for offset, length, _ in numbers]
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be read: {error.strerror}; let no other build write to the dataset, and mount "
+            "a folder on every worker under the same path"
+        ) from None
+    for (_, _, checksum), each in zip(numbers, data, strict=True):
+        if masked_crc32c(each) != checksum:
+            raise InputError(f"{path}: values were damaged after they were listed; run the same build again")
+    return [*zip(origins, data, strict=True)]
 
 
 def _values(column: pa.ChunkedArray, numbers: IntArray) -> Sequence[Any]:

@@ -23,11 +23,11 @@ from tfshards.prep.sources.classes import usual_split
 from tfshards.prep.sources.features import classes_in, flattened, shown
 from tfshards.prep.sources.fetching import Boundary, unreadable
 from tfshards.prep.sources.patterns import key_pattern
+from tfshards.prep.sources.roles import check_no_repeats
 from tfshards.prep.sources.row_columns import TableRows
 from tfshards.prep.sources.table_rows import RowSource
 from tfshards.prep.sources.text_tables import (
     JSON_SUFFIXES,
-    check_no_repeats,
     check_same_columns,
     read_text,
     typed,
@@ -43,7 +43,6 @@ _NO_TABLE = (
 )
 # data/train-00000-of-00002.parquet, perhaps with a hash, as Hugging Face writes them
 _SHARD = re.compile(r"(?P<split>.+?)-(?P<index>[0-9]+)-of-(?P<count>[0-9]+)(-[0-9a-f]+)?")
-_INDEX = re.compile("__index_level_[0-9]+__")
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _SPLIT = "split"
 _SHOWN = 30
@@ -88,29 +87,15 @@ class Table(RowSource):
             read = read_table(self.source, dropped, follow_links=self.follow_links)
         else:
             where = f"this {type(self.source).__name__}"
-            stream = _stream_of(self.source, where)
+            try:
+                stream = pa.RecordBatchReader.from_stream(self.source)
+            except (pa.ArrowException, TypeError, ValueError) as error:
+                raise InputError(f"{where} is not a table that Arrow can read: {first_line(error)}") from None
             class_names = classes_in(stream.schema.metadata)
             read = TableRows(stream, root=_real(LocalPath()), where=where, class_names=class_names)
         if root is not None:
             read = replace(read, root=_real(root), owns_root=False)
         return replace(read, separator=self.label_separator)
-
-
-def _stream_of(source: object, where: str) -> pa.RecordBatchReader:
-    """Return the rows of a frame, without an index of pandas that has no name."""
-    try:
-        stream = pa.RecordBatchReader.from_stream(source)
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        raise InputError(f"{where} is not a table that Arrow can read: {first_line(error)}") from None
-    schema = _without_index(stream.schema)
-    return pa.RecordBatchReader.from_batches(schema, (batch.select(schema.names) for batch in stream))
-
-
-def _without_index(schema: pa.Schema) -> pa.Schema:
-    """Return a schema without an index of pandas that has no name, as rows have that a filter left."""
-    if b"pandas" not in (schema.metadata or {}):
-        return schema
-    return pa.schema([each for each in schema if not _INDEX.fullmatch(each.name)], schema.metadata)
 
 
 def read_table(path: str | os.PathLike[str], dropped: Collection[str], *, follow_links: bool) -> TableRows:
@@ -291,9 +276,9 @@ def _parquet_schema(
     lengths: list[int] = []
     for path in paths:
         with _parquet(path) as file:
-            own = _without_index(file.schema_arrow)
+            own = file.schema_arrow
             lengths.append(file.metadata.num_rows)
-        flat = flattened(own.empty_table()).schema
+        flat = flattened(pa.Table.from_batches([], own)).schema
         check_no_repeats(flat.names, path)
         if path == paths[0]:
             names, class_names = flat.names, classes_in(own.metadata)

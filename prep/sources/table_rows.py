@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,24 +12,27 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from tfshards.prep.imaging.coordinates import Outside, Reference
-from tfshards.prep.imaging.options import ImageOptions, changed_images
+from tfshards.prep.imaging.options import ImageOptions, changed_images, recorded_images
 from tfshards.prep.option import changed_options, check_choices, recorded_options
 from tfshards.prep.progress.lines import report_line
-from tfshards.prep.sources.base import NamedClasses
+from tfshards.prep.sources.base import Source
 from tfshards.prep.sources.classes import ClassNames, given_class_names, repeated
 from tfshards.prep.sources.features import (
-    TEXT,
     StoredColumn,
-    flattened,
-    is_image_struct,
     is_list_type,
     numbers_of,
     shown,
     stored_column,
 )
 from tfshards.prep.sources.image_paths import ImageFiles, check_found, stat_images, unmentioned
-from tfshards.prep.sources.kinds import Recorded, check_num_inputs
-from tfshards.prep.sources.labels import key_column, label_column, split_names
+from tfshards.prep.sources.kinds import check_num_inputs
+from tfshards.prep.sources.labels import (
+    NUMBERS_IN_TEXT,
+    check_no_lists_in_text,
+    key_column,
+    label_column,
+    split_names,
+)
 from tfshards.prep.sources.pictures import ImageRules, check_mask_depth, image_feature
 from tfshards.prep.sources.roles import (
     IMAGE_ROLES,
@@ -40,35 +42,33 @@ from tfshards.prep.sources.roles import (
     check_undeclared_boxes,
     features_of,
     flag,
+    is_template,
     listed_columns,
     resolve_roles,
 )
 from tfshards.prep.sources.row_columns import (
     STRING,
     Column,
-    Content,
     TableRows,
+    fields_in,
     folder_splits,
-    read_once,
+    plain_rows,
+    read_columns,
     row_groups,
-    template_columns,
 )
-from tfshards.prep.sources.spill import SIZE
-from tfshards.prep.sources.staged import Rows, stage
+from tfshards.prep.sources.staged import SIZE, Rows, stage
 from tfshards.prep.sources.staged_reader import StagedReader
-from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas import InputError, OptionsError, Schema
 from tfshards.schemas.errors import check_instance
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.storage import AnyPath, any_path
 
 # Roles of columns that are no features.
 _NOT_STORED = ("split", "key", "drop")
-_LIST_IN_TEXT = re.compile(r"\s*[\[(][\[\](), ]*-?\.?[0-9][-+0-9eE., \[\]()]*[\])]\s*")
-_SHOWN, _LOOKED_AT = 60, 64
 
 
 @dataclass(frozen=True)
-class RowSource(NamedClasses, ABC):
+class RowSource(Source):
     """A source of rows, whose columns have roles.
 
     The columns ``file_name``, ``image``, ``label``, ``split`` and ``key`` have these roles by their names;
@@ -129,16 +129,16 @@ class RowSource(NamedClasses, ABC):
         given_class_names(self.class_names)
 
     @classmethod
-    def from_recorded(cls, recorded: Recorded, inputs: Sequence[str]) -> RowSource:
+    def from_recorded(cls, options: Mapping[str, Any], inputs: Sequence[str], schema: Schema) -> RowSource:
         """Return a source with the options of a build from the paths of its inputs."""
         check_num_inputs(inputs, 2, "one table or annotation file, and at most one folder of images")
         return cls(
             inputs[0],
-            dict(recorded.options.get("columns", {})),
-            recorded.images,
+            dict(options.get("columns", {})),
+            recorded_images(options),
             root=inputs[1] if len(inputs) == 2 else None,
-            **recorded_options(cls.RECORDED, recorded.options),
-            _only=frozenset(recorded.schema.names),
+            **recorded_options((*cls.RECORDED, "follow_links"), options),
+            _only=frozenset(schema.names),
         )
 
     @abstractmethod
@@ -154,13 +154,40 @@ class RowSource(NamedClasses, ABC):
             InputError: the source cannot be read, a column is missing or cannot be stored, or an image is
                 outside ``root``.
         """
-        needed = {group_by, *template_columns(self.roles)}
-        read = self.rows(self._folder_of_images(), needed)
-        content = read_once(read, self._columns(read), needed, folder)
-        files = {each.name: self._files_of(each, content) for each in content.columns if each.is_image}
-        values = self._values(content)
-        groups = None if group_by is None else row_groups(group_by, content, files)
-        return stage(self._rows(content, files, values, groups), folder)
+        templates = [name for name, role in self.roles.items() if role in IMAGE_ROLES and is_template(name)]
+        in_templates = {name for each in templates for name in fields_in(each)}
+        read = self.rows(self._folder_of_images(), {group_by, *in_templates})
+        read = plain_rows(read, templates)
+        columns = self._columns(read)
+        used = [each for each in columns if each.role != "drop" or each.name == group_by]
+        num_rows, spilled = read_columns(read, used, in_templates, folder)
+        files = {each.name: self._files_of(each, read.root, spilled) for each in columns if each.is_image}
+        values = self._values(read, used)
+        groups = None if group_by is None else row_groups(group_by, used, files)
+        photo, key, split, fault = (_of_role(columns, role) for role in ("image", "key", "split", "fault"))
+        images = [column for column in columns if column.is_image]
+        features = [image_feature(each.feature, self.images, each.role or "") for each in images]
+        features += [column.feature for column in values.values()]
+        roles: dict[str, Json] = {each.name: each.role for each in columns if each.role and each != fault}
+        rows = Rows(
+            num_rows=num_rows,
+            features=features,
+            rules=ImageRules.of(features, self.images, self.outside_boxes, self.boxes_in or read.boxes_in),
+            recorded={"source": self.kind, "columns": roles, **changed_options(self, self.RECORDED)},
+            values={name: column.values for name, column in values.items()},
+            images={column.feature: files[column.name] for column in images},
+            spilled=spilled,
+            spilled_names=[column.feature for column in images if column.is_embedded],
+            keys=key and key_column(key.name, key.values),
+            splits=split_names(split.name, split.values) if split else folder_splits(photo),
+            faults=fault and fault.values,
+            groups=groups,
+            image_column=images[0].name if images else "",
+            class_names=next((each.class_names for each in values.values() if each.class_names), ()),
+            root=read.root,
+            warnings=[*read.warnings, *self._warnings(read, columns, values)],
+        )
+        return stage(rows, folder)
 
     def _folder_of_images(self) -> AnyPath | None:
         root = None if self.root is None else any_path(self.root)
@@ -171,10 +198,7 @@ class RowSource(NamedClasses, ABC):
 
     def _columns(self, read: TableRows) -> list[Column]:
         """Return the columns of features, in their order, and then others that have a role."""
-        schema = flattened(read.batches.schema.empty_table()).schema
-        names = [name for name in schema.names if name != read.faults]
-        for name in repeated(names):
-            raise InputError(f"{read.where}: the column {name!r} is repeated; rename one of them")
+        kinds = {each.name: each.type for each in read.batches.schema if each.name != read.faults}
         for name, of_column in read.class_names.items():
             # two numbers of one name would be two classes or one, depending on the reader
             for class_name in repeated(of_column):
@@ -183,26 +207,25 @@ class RowSource(NamedClasses, ABC):
         if self._only is not None:
             # what the dataset dropped, or what named its splits or keys, need not be in rows for it
             declared = {
-                name: role for name, role in declared.items() if name in names or role not in _NOT_STORED
+                name: role for name, role in declared.items() if name in kinds or role not in _NOT_STORED
             }
-        roles = resolve_roles([*names, *read.unread], declared, read.where, read.roles)
-        features = features_of(names, roles, read.where)
+        roles = resolve_roles([*kinds, *read.unread], declared, read.where, read.roles)
+        features = features_of([*kinds], roles, read.where)
         if self._only is not None:
             known = {*declared, *(name for name, role in roles.items() if role == "drop")}
-            left = [name for name in names if name not in known and features.get(name) not in self._only]
+            left = [name for name in kinds if name not in known and features.get(name) not in self._only]
             if left:
                 report_line(
                     f"columns left out because the dataset does not have them: {listed_columns(left)}"
                 )
             roles |= dict.fromkeys(left, "drop")
             features = {name: feature for name, feature in features.items() if name not in left}
-        columns = []
-        for name in dict.fromkeys([*features, *roles]):
-            kind, role = schema.field(name).type if name in names else STRING, roles.get(name)
-            is_embedded = role in IMAGE_ROLES and (kind == TEXT or is_image_struct(kind))
-            columns.append(Column(name, role, features.get(name, ""), kind, is_embedded))
+        columns = [
+            Column(name, roles.get(name), features.get(name, ""), kinds.get(name, STRING))
+            for name in dict.fromkeys([*features, *roles])
+        ]
         self._check(read, columns)
-        return columns
+        return columns + ([Column(read.faults, "fault", "", STRING)] if read.faults else [])
 
     def _check(self, read: TableRows, columns: Sequence[Column]) -> None:
         """Raise an error if an option has no effect on these columns, or one cannot hold images."""
@@ -212,106 +235,63 @@ class RowSource(NamedClasses, ABC):
         check_effect(read.where, [column.role for column in columns], of_images, of_labels)
         check_mask_depth(self.images, has_masks=any(column.role == "mask" for column in images))
         for column in images:
-            if column.kind not in (TEXT, STRING) and not is_image_struct(column.kind):
+            if column.kind != STRING and not column.is_embedded:
                 raise InputError(
                     f"column {column.name!r}: image paths must be text, not {shown(column.kind)}; "
                     f"roles={{{column.name!r}: 'value'}} stores the column as it is, and a template such as "
                     "'train/{id}.jpg' makes paths of numbers; lists of images become a column for each view"
                 )
 
-    def _files_of(self, column: Column, content: Content) -> ImageFiles:
+    def _files_of(self, column: Column, root: bytes, spilled: pa.Table | None) -> ImageFiles:
         """Return the files of a column of images."""
-        root, paths, sizes = content.read.root, content.paths[column.name], None
-        if column.is_embedded and content.spilled is not None:
-            sizes = numbers_of(content.spilled[SIZE + column.feature].combine_chunks())
-        files = stat_images(root, paths, sizes, follow_links=self.follow_links)
-        if not column.is_embedded:
-            check_found(column.name, files, root)
+        if column.is_embedded and spilled is not None:
+            sizes = numbers_of(spilled[SIZE + column.feature].combine_chunks())
+            return stat_images(root, column.paths, sizes, follow_links=self.follow_links)
+        files = stat_images(root, column.paths, None, follow_links=self.follow_links)
+        check_found(column.name, files, root)
         return files
 
-    def _values(self, content: Content) -> dict[str, StoredColumn]:
+    def _values(self, read: TableRows, columns: Sequence[Column]) -> dict[str, StoredColumn]:
         """Return the columns that are stored, except images, by feature.
 
         Lists in a struct with lists of lists, such as numbers next to boxes, are lists of any length: a crop
         that removes a box removes its number.
         """
-        read, stored = content.read, dict[str, StoredColumn]()
-        lists = [column for column in content.columns if is_list_type(column.kind)]
+        stored = dict[str, StoredColumn]()
+        lists = [column for column in columns if is_list_type(column.kind)]
         structs = {column.struct for column in lists if is_list_type(column.kind.value_type)} - {""}
-        along = {column.name for column in lists if column.struct in structs}
-        for column in content.columns:
+        for column in columns:
             if column.is_image or not column.feature:
                 continue
-            name, values = column.name, content.table[column.name]
+            name, is_along = column.name, column in lists and column.struct in structs
             if column.role == "label":
-                own = read.class_names.get(name, ())
-                given = given_class_names(self.class_names)
-                stored[column.feature] = label_column(name, values, given, own, read.separator)
+                own, given = read.class_names.get(name, ()), self.class_names
+                stored[column.feature] = label_column(name, column.values, given, own, read.separator)
             else:
-                role = column.role or ("list" if name in along else "value")
-                stored[column.feature] = stored_column(name, values, role)
-        if any(column.is_image for column in content.columns):
-            undeclared = [each.feature for each in content.columns if each.role is None]
-            check_undeclared_boxes((stored[name].feature for name in undeclared), read.where)
-            for name in undeclared:
-                _check_no_lists_in_text(name, content.table[name], read.where)
+                role = column.role or ("list" if is_along else "value")
+                stored[column.feature] = stored_column(name, column.values, role)
+        if any(column.is_image for column in columns):
+            undeclared = [column for column in columns if column.role is None]
+            check_undeclared_boxes((stored[each.feature].feature for each in undeclared), read.where)
+            for column in undeclared:
+                if column.kind == STRING:
+                    check_no_lists_in_text(column.name, column.values, NUMBERS_IN_TEXT, "")
         return stored
 
-    def _rows(
-        self,
-        content: Content,
-        files: Mapping[str, ImageFiles],
-        values: Mapping[str, StoredColumn],
-        groups: Sequence[bytes] | None,
-    ) -> Rows:
-        """Return the rows as they are staged."""
-        read, table = content.read, content.table
-        images = [column for column in content.columns if column.is_image]
-        photo, key, split = map(content.of_role, ("image", "key", "split"))
-        features = [image_feature(each.feature, self.images, each.role or "") for each in images]
-        features += [column.feature for column in values.values()]
-        rules = ImageRules.of(features, self.images, self.outside_boxes, self.boxes_in or read.boxes_in)
-        roles: dict[str, Json] = {each.name: each.role for each in content.columns if each.role}
-        return Rows(
-            num_rows=content.num_rows,
-            features=features,
-            rules=rules,
-            recorded={"source": self.kind, "columns": roles, **changed_options(self, self.RECORDED)},
-            values={name: column.values for name, column in values.items()},
-            images={column.feature: files[column.name] for column in images},
-            spilled=content.spilled,
-            spilled_names=[column.feature for column in images if column.is_embedded],
-            keys=key and key_column(key.name, table[key.name]),
-            splits=split_names(split.name, table[split.name]) if split else folder_splits(photo, content),
-            faults=table[read.faults] if read.faults else None,
-            groups=groups,
-            image_column=images[0].name if images else "",
-            class_names=next((each.class_names for each in values.values() if each.class_names), ()),
-            root=read.root,
-            warnings=[*read.warnings, *self._warnings(content, values)],
-        )
-
-    def _warnings(self, content: Content, values: Mapping[str, StoredColumn]) -> Iterator[str]:
+    def _warnings(
+        self, read: TableRows, columns: Sequence[Column], values: Mapping[str, StoredColumn]
+    ) -> Iterator[str]:
         """Yield warnings about columns, and about images that are in no row."""
         yield from filter(None, (column.warning for column in values.values()))
-        read = content.read
-        if read.owns_root and content.paths:
-            paths = {path for of_rows in content.paths.values() for path in of_rows}
+        paths = {path for column in columns if column.is_image for path in column.paths}
+        if read.owns_root and paths:
             yield from unmentioned(read.root, paths, follow_links=self.follow_links)
-        named = [each.name for each in content.columns if each.feature and each.name in read.class_names]
-        for name in named if content.of_role("label") is None else ():
+        named = [each.name for each in columns if each.feature and each.name in read.class_names]
+        for name in named if _of_role(columns, "label") is None else ():
             how = f"{flag(name, 'label')} stores them"
             yield f"the column {name!r} has class names, which are not stored; {how}"
 
 
-def _check_no_lists_in_text(name: str, column: pa.ChunkedArray, where: str) -> None:
-    """Raise InputError if a column of text without a role, next to images, holds lists of numbers."""
-    is_text = pa.types.is_large_string(column.type)
-    looked_at = [value for value in column[:_LOOKED_AT].to_pylist() if value] if is_text else []
-    if looked_at and all(map(_LIST_IN_TEXT.fullmatch, looked_at)):
-        raise InputError(
-            f"{where}: the column {name!r} holds lists of numbers as text, such as "
-            f"{looked_at[0][:_SHOWN]!r}; make them lists, in pandas: frame[{name!r}] = "
-            f"frame[{name!r}].map(json.loads), and build prep.Table(frame); {flag(name, 'value')} stores the "
-            "text as it is"
-        )
+def _of_role(columns: Sequence[Column], role: str) -> Column | None:
+    """Return the first column that has a role, or None."""
+    return next((column for column in columns if column.role == role), None)

@@ -12,16 +12,17 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain, islice
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfshards.prep.imaging.formats import SUFFIXES
 from tfshards.prep.sources.classes import repeated
-from tfshards.prep.sources.features import flattened, is_list_type
+from tfshards.prep.sources.features import is_list_type
 from tfshards.prep.sources.fetching import unreadable, without_mark
 from tfshards.prep.sources.keys import to_bytes
+from tfshards.prep.sources.roles import check_no_repeats
 from tfshards.schemas import InputError
 from tfshards.schemas.errors import size
 from tfshards.schemas.json_reader import shown
@@ -48,12 +49,8 @@ _LONE = re.compile("[\udc80-\udcff]")
 _LINES_OF_JSON = "JSON Lines have one object per line, without commas between them"
 
 
-class _Batch(NamedTuple):
-    """Some rows of a file: their numbers (in JSON those of their lines), and their values by column."""
-
-    path: AnyPath
-    lines: Sequence[int]
-    columns: dict[str, Sequence[Any]]
+# Some rows of a file: their numbers (in JSON those of their lines), and their values by column.
+_Batch: TypeAlias = tuple[Sequence[int], dict[str, Sequence[Any]]]
 
 
 def read_text(
@@ -73,17 +70,17 @@ def read_text(
     names: dict[str, None] = {}
     lengths = [0] * len(paths)
     for number, path in enumerate(paths):
-        for batch in (_json_batches if is_json else _csv_batches)(path):
+        for lines, columns in (_json_batches if is_json else _csv_batches)(path):
             if not is_json:
-                check_same_columns(path, batch.columns, paths[0], names or batch.columns)
-            names |= dict.fromkeys(batch.columns)
-            kept = [name for name in batch.columns if name not in dropped]
-            values = [
-                _json_values(batch, name) if is_json else pa.array(batch.columns[name], pa.large_string())
-                for name in kept
-            ]
-            tables.append(pa.table(values, kept))
-            lengths[number] += len(batch.lines)
+                check_same_columns(path, columns, paths[0], names or columns)
+            names |= dict.fromkeys(columns)
+            kept = {name: values for name, values in columns.items() if name not in dropped}
+            arrays = (
+                _json_values(path, lines, *column) if is_json else pa.array(column[1], pa.large_string())
+                for column in kept.items()
+            )
+            tables.append(pa.table([*arrays], [*kept]))
+            lengths[number] += len(lines)
     if not names:
         raise InputError(f"{paths[0]} has no rows; there is nothing to build", code="no-inputs")
     try:
@@ -97,21 +94,20 @@ def read_text(
         raise InputError(f"{where}: some rows have none of the columns {known}; remove them")
     warnings: list[str] = []
     for number, name in enumerate(table.column_names if not is_json else ()):
-        column, lines = typed(name, table[name].combine_chunks())
+        column, of_column = typed(name, table[name].combine_chunks())
         table = table.set_column(number, name, column)
-        warnings += lines
-    return flattened(table), [*names], lengths, warnings
+        warnings += of_column
+    return table, [*names], lengths, warnings
 
 
-def _json_values(batch: _Batch, name: str) -> pa.Array:
+def _json_values(path: AnyPath, lines: Sequence[int], name: str, values: Sequence[Any]) -> pa.Array:
     """Return values of JSON, whose types agree, as Arrow has them; integers and fractions become float64."""
-    values = batch.columns[name]
     found, fault = _arrow_values(values)
     if not fault:
         return found
     first = next(n for n in range(len(values)) if _arrow_values(values[: n + 1])[1])
     raise InputError(
-        f"{batch.path}:{batch.lines[first]}: column {name!r} is {shown(values[first])}, of another type "
+        f"{path}:{lines[first]}: column {name!r} is {shown(values[first])}, of another type "
         f"than in the lines before, or beyond 64 bits: {fault}; write one type, and large numbers as text"
     )
 
@@ -144,7 +140,7 @@ def _csv_batches(path: AnyPath) -> Iterator[_Batch]:
     rows = _csv_rows(path)
     names = next(rows, [])
     while batch := [*islice(rows, _BATCH_ROWS)]:
-        yield _Batch(path, range(len(batch)), dict(zip(names, zip(*batch, strict=True), strict=True)))
+        yield range(len(batch)), dict(zip(names, zip(*batch, strict=True), strict=True))
 
 
 def _csv_rows(path: AnyPath) -> Iterator[list[str]]:
@@ -165,12 +161,6 @@ def _csv_rows(path: AnyPath) -> Iterator[list[str]]:
     except csv.Error as error:
         hint = "; a quote is not closed" if "unexpected end" in str(error) else ""
         raise InputError(f"{path}:{reader.line_num}: {error}{hint}") from None
-
-
-def check_no_repeats(names: Collection[str], where: object) -> None:
-    """Raise InputError if two columns have the same name."""
-    for name in repeated(names):
-        raise InputError(f"{where}: the column {name!r} is repeated; rename one of them")
 
 
 def _check_header(path: AnyPath, names: Sequence[str], delimiter: str) -> None:
@@ -254,10 +244,10 @@ def _json_batches(path: AnyPath) -> Iterator[_Batch]:
         if len(names) == 1:
             # mostly, and much faster
             values = zip(*map(dict.values, objects), strict=True)
-            yield _Batch(path, lines, dict(zip(names.pop(), values, strict=True)))
+            yield lines, dict(zip(names.pop(), values, strict=True))
         else:
             every = dict.fromkeys(chain.from_iterable(objects))
-            yield _Batch(path, lines, {name: [row.get(name) for row in objects] for name in every})
+            yield lines, {name: [row.get(name) for row in objects] for name in every}
 
 
 def _json_rows(path: AnyPath) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -283,6 +283,8 @@ REFUSALS = [
     row("a name with a newline", {}, no_values(**{"a\n": X3}), refused(InputError, r"a\n")),
     row("an empty name", {}, no_values(**{"": X3}), refused(InputError)),
     row("no arrays", {}, no_values(), refused(OptionsError)),
+    row("a name that is a number", {}, arrays(lambda: {1: X3}), refused(OptionsError, "1")),
+    row("lists of two lengths", {}, no_values(x=[[1], [2, 3]]), refused(InputError, "'x'", "Examples")),
     row("other lengths", {"x.npy": X3, "y.npy": X4}, arrays("x.npy", "y.npy"), refused(InputError, "x",
         "y", "3", "4")),
     row("no rows", {}, no_values(x=np.zeros((0, 2))), refused(InputError)),

@@ -176,6 +176,7 @@ WRONG = [
         refused(InputError, "'xyxy'" if name == "sides" else "'xywh'", "'value'")) for name, values in {
         "boxes": {"boxes": [[0, 0, 4, 4]]}, "a box": {"o/bbox": np.zeros(4)},
         "sides": {"x1": 0, "y1": 0, "x2": 4, "y2": 4}}.items()),
+    row("text that is not Unicode", {}, examples(x("\ud800")), refused(InputError, "0000000000", "'x'")),
     row("a path", {}, examples(lambda: "photos/"), refused(OptionsError)),
     row("a frame", {}, examples(lambda: pd.DataFrame({"y": [1]})), refused(InputError, "Table(frame)")),
     row("an object", {}, examples(object), refused(OptionsError)),

@@ -842,6 +842,8 @@ OTHERS = [
         "true"]), "0", "1", "true")),
     *(row(f"durations in {unit}", columns(x=[1], t=pa.array([1], pa.duration(unit))), table(PARQUET),
         refused(InputError, "'t'", f"duration[{unit}]", "cast")) for unit in ("s", "ms", "us", "ns")),
+    row("a tensor of Arrow", {}, table(stream(x=[1, 2], t=pa.FixedShapeTensorArray.from_numpy_ndarray(
+        np.arange(8).reshape(2, 2, 2)))), refused(InputError, "'t'", "tensor")),
     row("lists of durations", columns(x=[1], t=lists_of([[1]], pa.duration("s"))), table(PARQUET),
         refused(InputError, "'t'", "duration[s]")),
     row("durations that are dropped", columns(x=[1], t=pa.array([1], pa.duration("s"))), table(PARQUET,

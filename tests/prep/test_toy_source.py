@@ -30,8 +30,8 @@ class Lines:
     upper: bool = False
 
     @classmethod
-    def from_recorded(cls, recorded, inputs) -> Lines:
-        return cls(inputs[0], upper=recorded.options["upper"])
+    def from_recorded(cls, options, inputs, schema) -> Lines:
+        return cls(inputs[0], upper=options["upper"])
 
     def stage(self, folder: Path | None, *, group_by: str | None = None) -> Lines:
         if group_by is not None:
