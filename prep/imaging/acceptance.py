@@ -13,8 +13,8 @@ from tfshards.prep.imaging.reasons import ImageError, Reason
 
 # By format and by the channels of the options: the modes that both decoders decode to the same pixels.
 _KEPT_MODES: Mapping[str, Mapping[Channels, tuple[str, ...]]] = {
-    "JPEG": {1: ("L",), 3: ("L", "RGB"), 4: (), "keep": ("L", "RGB")},
-    "PNG": {1: ("1", "L"), 3: ("1", "L", "RGB"), 4: ("L", "RGB"), "keep": ("1", "L", "RGB")},
+    "JPEG": {1: ("L",), 3: ("L", "RGB"), 4: ()},
+    "PNG": {1: ("1", "L"), 3: ("1", "L", "RGB"), 4: ("L", "RGB", "RGBA")},
 }
 # The most scans of a progressive JPEG, each a pass over it.
 _MAX_SCANS = 100
@@ -128,8 +128,6 @@ def is_kept(image: Header, data: bytes, options: ImageOptions) -> bool:
     """Return whether Pillow and TensorFlow decode ``data`` to the same pixels, in the options' channels."""
     modes = _KEPT_MODES.get(image.format, {}).get(options.channels, ())
     is_png = image.format == "PNG"
-    if is_png and options.keeps_alpha:
-        modes += ("RGBA",)
     mode = "L" if is_png and image.mode == "I;16" else image.mode
     if mode not in modes or options.format not in ("keep", image.format.lower()):
         return False

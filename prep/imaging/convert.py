@@ -97,7 +97,7 @@ def _with_channels(picture: Image.Image, options: ImageOptions, note: Callable[[
     if has_alpha:
         # Pillow would copy one that is RGBA already
         picture = picture if picture.mode == "RGBA" else picture.convert("RGBA")
-        if options.keeps_alpha:
+        if options.channels == 4:
             return picture
         note("alpha over white")
         white = Image.new("RGBA", picture.size, (255, 255, 255, 255))
@@ -136,7 +136,7 @@ def _with_sixteen_bits(
     if picture.mode != "L":
         raise ImageError(
             Reason.UNSUPPORTED,
-            f"{picture.mode}, but depth=16 stores gray: channels=1 converts to it, depth='keep' keeps 8 bits",
+            f"{picture.mode}, but depth=16 stores gray: channels=1 converts to it",
         )
     note("8 bits to 16")
     return Image.fromarray(values * np.uint16(depth.WHITE // 0xFF))

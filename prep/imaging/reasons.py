@@ -71,7 +71,7 @@ LOSSES = (
     ),
     Loss(
         "alpha over white",
-        "alpha='keep' and channels=4 store it",
+        "channels=4 stores it",
         "with transparency: drawn over white",
     ),
     Loss("first frame", "no option stores the others: extract them before the build"),
