@@ -55,7 +55,7 @@ def convert(
     # what was decoded may have another size than the header states
     check_size(image.size, options)
     _check_sign(image, header)
-    is_deep = options.depth != 8
+    is_deep = options.depth == 16
     if options.mask:
         picture = class_numbers(image, header, is_deep=is_deep)
     elif header.depth not in ("gray", "float"):
@@ -74,7 +74,7 @@ def convert(
         notes.append("resized")
     else:
         was_jpeg = False
-    if picture.mode != "I;16" and (options.depth == 16 or (is_deep and options.mask)):
+    if is_deep and picture.mode != "I;16":
         picture = _with_sixteen_bits(picture, options, notes.append)
     return _encode(picture, options, was_jpeg)
 

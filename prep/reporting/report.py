@@ -23,9 +23,9 @@ from tfshards.prep.building.made import made_of
 from tfshards.prep.building.rejects import read_rejects
 from tfshards.prep.deriving.stored import Origin, damage_named, labels_of, open_origin
 from tfshards.prep.imaging.coordinates import Floats
-from tfshards.prep.imaging.pillow import Header, Picture
+from tfshards.prep.imaging.pillow import Header, Picture, opened
 from tfshards.prep.imaging.reasons import LOSSES
-from tfshards.prep.imaging.stored import readable, stored_header
+from tfshards.prep.imaging.stored import stored_header
 from tfshards.prep.progress.lines import report_warning
 from tfshards.prep.records.dataset_files import check_new_file
 from tfshards.prep.reporting.pictures import Marks, Thumbnail, as_thumbnail, drawn, image_of, scaled
@@ -366,7 +366,7 @@ def _input(reject: Reject, source: bytes | None) -> _Card:
     try:
         data = read_whole(Path(os.fsdecode(path)), _INPUT)
         # what can be decoded of a damaged file is shown
-        with readable(data, allows_truncated=True) as image:
+        with opened(data, allows_truncated=True) as image:
             return card._replace(picture=as_thumbnail(scaled(image, _INPUT_SIDE)))
     except (OSError, ValueError):
         # the caption has the reason
