@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from tfshards.prep.imaging.convert import picture_of
 from tfshards.prep.imaging.pillow import (
     Header,
     Image,
@@ -16,8 +17,7 @@ from tfshards.prep.imaging.pillow import (
     one_at_a_time,
     opened,
 )
-from tfshards.prep.imaging.pixels import stored_picture
-from tfshards.prep.imaging.reasons import ImageError
+from tfshards.prep.imaging.reasons import ImageError, Reason
 from tfshards.schemas import Feature
 
 
@@ -52,6 +52,8 @@ def decoded_fault(data: bytes, feature: Feature, max_pixels: int) -> str | None:
     height, width, channels = feature.shape[-3:]
     try:
         with opened(data, max_pixels) as image:
+            if image.width * image.height > max_pixels:
+                raise ImageError(Reason.TOO_LARGE, f"{image.width} x {image.height} pixels")
             is_deep = header_of(image, data).depth != "8"
             with one_at_a_time(image.size):
                 image.load()
@@ -82,7 +84,9 @@ def stored_image(data: bytes, feature: Feature) -> Iterator[Picture]:
         with opened(data) as image:
             yield image
     else:
-        yield stored_picture(data, feature)
+        shape = tuple(side or 0 for side in feature.shape)
+        samples = np.frombuffer(data, np.dtype(feature.dtype).newbyteorder("<")).reshape(shape)
+        yield picture_of(samples.astype(feature.dtype, copy=False))
 
 
 def gray_copy(image: Picture, side: int) -> Picture:
