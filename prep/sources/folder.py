@@ -19,7 +19,7 @@ from tfshards.prep.sources.classes import ClassNames, given_class_names, twins
 from tfshards.prep.sources.fetching import FILES_AHEAD, unreadable
 from tfshards.prep.sources.keys import KEY_FEATURE, groups_of_keys, to_bytes, to_text
 from tfshards.prep.sources.kinds import Recorded, check_num_inputs
-from tfshards.prep.sources.layout import check_split_folders, find_layout
+from tfshards.prep.sources.layout import check_paths_of_splits, find_layout
 from tfshards.prep.sources.marks import ALWAYS, NOTHING, check_marks, refusal
 from tfshards.prep.sources.masks import MaskFolders, check_masks, find_mask_folders, pair_masks
 from tfshards.prep.sources.patterns import check_patterns, choose_keys
@@ -32,10 +32,7 @@ from tfshards.prep.sources.pictures import (
     image_feature,
     read_image,
 )
-from tfshards.prep.sources.split_lists import (
-    check_split_list,
-    read_split_lists,
-)
+from tfshards.prep.sources.split_lists import read_split_lists
 from tfshards.prep.sources.tree import FolderFiles, RemoteTree, Tree, tree_of
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
 from tfshards.schemas.errors import check_instance, check_path, counted
@@ -108,8 +105,12 @@ class ImageFolder:
         any_path(self.root)
         given_class_names(self.class_names)
         check_masks(self.mask_dir, self.mask_name)
-        check_split_folders(self.split_folders)
-        check_split_list(self.split_list)
+        folders = {} if self.split_folders is None else self.split_folders
+        allowed = "a folder of its own in the source, such as {'train': 'Train', 'test': 'holdout'}"
+        check_paths_of_splits("split_folders", folders, "[^./][^/]*", allowed)
+        # manifests record no absolute paths
+        allowed = "a file of its own, relative to the source, such as {'train': 'train.txt'}"
+        check_paths_of_splits("split_list", self.split_list, "(?!/|[^/]*://).+", allowed)
         if self.split_list and self.split_folders:
             raise OptionsError("split_list= and split_folders= both give the splits; leave out one of them")
         check_patterns("include", self.include)
@@ -185,11 +186,11 @@ class ImageFolder:
             reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(files.skipped.items()))
             seen = f" (skipped: {reasons})" if reasons else ""
             known = ", ".join(sorted(suffix.decode() for suffix in SUFFIXES))
-            warnings = check_marks(os.fsdecode(self.root), files.keys, files.marks, NOTHING)
+            lines = check_marks(os.fsdecode(self.root), files.keys, files.marks, NOTHING)
             raise InputError(
                 f"{self.location()} holds no images{seen}; images are recognized by the suffixes {known}; a "
                 "table with the column file_name names files with others",
-                *warnings,
+                *lines,
                 code="no-inputs",
             )
         warnings: list[str] = []
