@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Literal, NamedTuple, TypeAlias
@@ -110,11 +111,9 @@ class ImageOptions:
         check_choices(self)
         if self.for_training is not None:
             self._resolve_for_training(self.for_training)
-        if not _is_integer(self.max_pixels) or self.max_pixels < 1:
-            raise OptionsError(f"max_pixels={self.max_pixels!r} must be an integer of at least 1")
-        quality = self.jpeg_quality
-        if quality is not None and not (_is_integer(quality) and 1 <= quality <= 100):
-            raise OptionsError(f"jpeg_quality={quality!r} must be an integer from 1 to 100")
+        _check_integer("max_pixels", self.max_pixels, sys.maxsize)
+        if self.jpeg_quality is not None:
+            _check_integer("jpeg_quality", self.jpeg_quality, 100)
         if not isinstance(self.resize, (str, type(None))):
             raise OptionsError(f"resize={self.resize!r} must be text, such as 'short=256' or '224x224'")
         self._check_pairs()
@@ -128,10 +127,7 @@ class ImageOptions:
 
     def _resolve_for_training(self, side: int) -> None:
         """Set the options that ``for_training`` stands for."""
-        if not _is_integer(side) or not 1 <= side <= LONGEST["jpeg"]:
-            raise OptionsError(
-                f"for_training={side!r} must be the side of a crop, at most {LONGEST['jpeg']:,}"
-            )
+        _check_integer("for_training", side, LONGEST["jpeg"])
         for name, allowed in (("resize", (None,)), ("format", ("keep", "jpeg", "pixels"))):
             if getattr(self, name) not in allowed:
                 raise OptionsError(
@@ -194,9 +190,10 @@ class ImageOptions:
         return {**values, "max_bytes": MAX_BYTES, "quality": self.quality}
 
 
-def _is_integer(value: object) -> bool:
+def _check_integer(name: str, value: int, most: int) -> None:
     # True equals 1
-    return isinstance(value, int) and not isinstance(value, bool)
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+        raise OptionsError(f"{name}={value!r} must be an integer from 1 to {most:,}")
 
 
 # What manifests record: ``for_training`` stands for others, and ``mask`` is a property of a feature.
