@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
 
 from tfshards.prep.imaging import jpeg, png
 from tfshards.prep.imaging.formats import SUFFIXES, format_named
@@ -13,16 +12,15 @@ from tfshards.prep.imaging.reasons import ImageError, Reason
 
 # By format and by the channels of the options: the modes that both decoders decode to the same pixels.
 _KEPT_MODES: Mapping[str, Mapping[Channels, tuple[str, ...]]] = {
-    "JPEG": {1: ("L",), 3: ("L", "RGB"), 4: (), "keep": ("L", "RGB")},
-    "PNG": {1: ("1", "L"), 3: ("1", "L", "RGB"), 4: ("L", "RGB"), "keep": ("1", "L", "RGB")},
+    "JPEG": {1: ("L",), 3: ("L", "RGB"), 4: ()},
+    "PNG": {1: ("1", "L"), 3: ("1", "L", "RGB"), 4: ("L", "RGB", "RGBA")},
 }
 # The most scans of a progressive JPEG, each a pass over it.
 _MAX_SCANS = 100
-# Compressions of TIFF: fax, for which libtiff makes up missing rows; JPEG and WebP, which mix numbers.
-_JPEG_IN_TIFF = 7
-_FAX, _LOSSY = (2, 3, 4, 32771), (6, _JPEG_IN_TIFF, 50001)
-# Tags of a TIFF: where its strips or tiles are, and their bytes.
-_STRIP_OFFSETS, _STRIP_BYTES, _TILE_OFFSETS, _TILE_BYTES = 273, 279, 324, 325
+# Compressions of TIFF by their numbers. For fax and JPEG, libtiff makes up missing pixels.
+_UNSURE = {2: "fax", 3: "fax", 4: "fax", 7: "JPEG", 32771: "fax"}
+# Old JPEG and WebP mix the numbers of a mask.
+_LOSSY = (6, 50001)
 
 
 def check_size(size: tuple[int, int], options: ImageOptions) -> None:
@@ -61,14 +59,15 @@ def check_header(image: Header, options: ImageOptions) -> None:
 
 def _loss(image: Header, options: ImageOptions) -> str | None:
     """Return what would be lost of an image, and what keeps it, or None."""
-    if image.compression in _FAX:
-        return "fax-compressed, so that missing rows go unnoticed; convert it"
+    if image.compression in _UNSURE:
+        name = _UNSURE[image.compression]
+        return f"TIFF with {name} inside, whose missing pixels go unnoticed; save it with another compression"
     read = Image.getmodebands(image.mode)
     if image.num_bands > read:
         bands = f"has {image.num_bands} bands, but {image.mode} has {read}"
         return f"{bands}; 'tfshards build arrays' stores arrays of any bands"
     if options.mask and (not format_named(image.format).is_exact or image.compression in _LOSSY):
-        name = "TIFF with JPEG or WebP inside" if image.compression else image.format
+        name = "TIFF with WebP inside" if image.compression else image.format
         return f"{name} does not keep the numbers of a mask; save masks as PNG"
     if options.mask and image.format == "PPM" and image.white not in (None, 0xFF, 0xFFFF):
         # Pillow scales the numbers, and lowers those above white to white
@@ -79,28 +78,6 @@ def _loss(image: Header, options: ImageOptions) -> str | None:
             "arrays of it, depth=8 its upper bits"
         )
     return None
-
-
-def check_strips(image: Image.Image, header: Header, data: bytes) -> None:
-    """Raise ImageError if a part of a TIFF holds a JPEG of another size than the TIFF states.
-
-    libtiff fills only the pixels of that size; the others would be what was in its memory before.
-    """
-    if header.compression != _JPEG_IN_TIFF:
-        return
-    tags = cast("Any", image).tag_v2
-    is_tiled = _TILE_OFFSETS in tags
-    offsets = tags[_TILE_OFFSETS if is_tiled else _STRIP_OFFSETS]
-    counts = tags[_TILE_BYTES if is_tiled else _STRIP_BYTES]
-    width, rows = (tags[322], tags[323]) if is_tiled else (image.width, tags.get(278, image.height))
-    num_down = -(-image.height // rows)
-    for number, (offset, count) in enumerate(zip(offsets, counts, strict=True)):
-        left = image.height - number % num_down * rows
-        wanted = width, rows if is_tiled else min(rows, left)
-        found = jpeg.stated_size(data[offset : offset + count])
-        if found != wanted:
-            has = "no JPEG" if found is None else f"a JPEG of {found[0]} x {found[1]} pixels"
-            raise ImageError(Reason.DAMAGED, f"part {number} holds {has} for {wanted[0]} x {wanted[1]}")
 
 
 def check_pixels(image: Header, data: bytes) -> None:
@@ -128,8 +105,6 @@ def is_kept(image: Header, data: bytes, options: ImageOptions) -> bool:
     """Return whether Pillow and TensorFlow decode ``data`` to the same pixels, in the options' channels."""
     modes = _KEPT_MODES.get(image.format, {}).get(options.channels, ())
     is_png = image.format == "PNG"
-    if is_png and options.keeps_alpha:
-        modes += ("RGBA",)
     mode = "L" if is_png and image.mode == "I;16" else image.mode
     if mode not in modes or options.format not in ("keep", image.format.lower()):
         return False

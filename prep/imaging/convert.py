@@ -1,4 +1,4 @@
-"""Turn, resize and re-encode the pixels of an image, in the channels and the depth that are stored."""
+"""Turn, resize and encode the pixels of an image, in the channels and the depth that are stored."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import io
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 
 from tfshards.prep.imaging import depth
 from tfshards.prep.imaging.acceptance import check_side, check_size
 from tfshards.prep.imaging.masks import class_numbers
 from tfshards.prep.imaging.options import ImageOptions
-from tfshards.prep.imaging.pillow import Header, Image, one_at_a_time
+from tfshards.prep.imaging.pillow import Header, Image, Picture, one_at_a_time
 from tfshards.prep.imaging.reasons import ImageError, Reason
 from tfshards.schemas import pixel_files
 
@@ -28,7 +29,9 @@ _TURNS = {
 # A JPEG is decoded at the smallest scale whose sides have at least this many times the requested pixels.
 REDUCING_GAP = 3
 # For photos, files are as small as with zlib-ng's default level 6, in less than half the time.
-PNG_LEVEL = 3
+_PNG_LEVEL = 3
+# Modes that PNG has, and the EXIF data with it; others are stored as TIFF.
+_IN_PNG = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
 
 
 def convert(
@@ -55,7 +58,7 @@ def convert(
     # what was decoded may have another size than the header states
     check_size(image.size, options)
     _check_sign(image, header)
-    is_deep = options.depth != 8
+    is_deep = options.depth == 16
     if options.mask:
         picture = class_numbers(image, header, is_deep=is_deep)
     elif header.depth not in ("gray", "float"):
@@ -74,7 +77,7 @@ def convert(
         notes.append("resized")
     else:
         was_jpeg = False
-    if picture.mode != "I;16" and (options.depth == 16 or (is_deep and options.mask)):
+    if is_deep and picture.mode != "I;16":
         picture = _with_sixteen_bits(picture, options, notes.append)
     return _encode(picture, options, was_jpeg)
 
@@ -97,7 +100,7 @@ def _with_channels(picture: Image.Image, options: ImageOptions, note: Callable[[
     if has_alpha:
         # Pillow would copy one that is RGBA already
         picture = picture if picture.mode == "RGBA" else picture.convert("RGBA")
-        if options.keeps_alpha:
+        if options.channels == 4:
             return picture
         note("alpha over white")
         white = Image.new("RGBA", picture.size, (255, 255, 255, 255))
@@ -136,7 +139,7 @@ def _with_sixteen_bits(
     if picture.mode != "L":
         raise ImageError(
             Reason.UNSUPPORTED,
-            f"{picture.mode}, but depth=16 stores gray: channels=1 converts to it, depth='keep' keeps 8 bits",
+            f"{picture.mode}, but depth=16 stores gray: channels=1 converts to it",
         )
     note("8 bits to 16")
     return Image.fromarray(values * np.uint16(depth.WHITE // 0xFF))
@@ -156,8 +159,63 @@ def _encode(picture: Image.Image, options: ImageOptions, was_jpeg: bool) -> byte
         check_side(picture.size, "pixels")
         return pixel_files.encode(np.asarray(picture))
     else:
-        picture.save(encoded, "PNG", compress_level=PNG_LEVEL)
+        picture.save(encoded, "PNG", compress_level=_PNG_LEVEL)
     return encoded.getvalue()
+
+
+def encoded_picture(picture: Picture) -> bytes:
+    """Return a picture as PNG, or as TIFF if PNG does not have its mode; its EXIF orientation stays.
+
+    Raises:
+        OSError, ValueError: its file is damaged, or no format has its mode.
+    """
+    file = io.BytesIO()
+    with one_at_a_time(picture.size):
+        picture.load()
+    # in a TIFF, Pillow would take the orientation as the file's
+    exif = {"exif": picture.info["exif"]} if picture.info.get("exif") else {}
+    if picture.mode in _IN_PNG:
+        picture.save(file, "PNG", compress_level=_PNG_LEVEL, **exif)
+    else:
+        picture.save(file, "TIFF", **exif)
+    return file.getvalue()
+
+
+def picture_of(samples: npt.NDArray[np.generic]) -> Picture:
+    """Return pixels as for ``encoded_pixels`` as a picture; of colors of 16 bits the upper 8."""
+    samples = samples.reshape(*samples.shape[:2], -1)
+    if samples.shape[2] == 1:
+        return Image.fromarray(samples[:, :, 0])
+    is_deep = samples.dtype.itemsize > 1
+    return Image.fromarray((samples.astype(np.uint16) >> 8).astype(np.uint8) if is_deep else samples)
+
+
+def encoded_pixels(pixels: npt.NDArray[np.generic]) -> bytes:
+    """Return an array of pixels as PNG.
+
+    Args:
+        pixels: shape ``(height, width)`` or ``(height, width, 1 | 3 | 4)``, uint8, or gray of uint16.
+
+    Raises:
+        ValueError: it has another shape or dtype.
+    """
+    shape = pixels.shape if pixels.ndim == 3 else (*pixels.shape, 1)
+    if (
+        len(shape) != 3
+        or shape[2] not in (1, 3, 4)
+        or 0 in shape
+        or pixels.dtype not in (np.uint8, np.uint16)
+    ):
+        found = f"{pixels.dtype} {pixels.shape}"
+        raise ValueError(
+            f"{found} are not pixels: uint8 or uint16, (height, width) or (height, width, 1|3|4)"
+        )
+    samples = pixels.reshape(shape)
+    if samples.dtype == np.uint16 and shape[2] != 1:
+        raise ValueError(
+            f"uint16 {pixels.shape} is color with 16 bits: declared as 'raw' it is stored as it is"
+        )
+    return encoded_picture(picture_of(samples))
 
 
 def turned_upright(picture: Image.Image, orientation: int) -> Image.Image:

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.prep.imaging.masks import Geometry
+from tfshards.prep.imaging.masks import SIDEWAYS, Geometry
 from tfshards.prep.imaging.reasons import ImageError, Reason
 from tfshards.schemas.coordinates import Coordinates
 
@@ -119,20 +119,10 @@ def _raise_first(name: str, rows: Floats, is_wrong: npt.ArrayLike, fault: str) -
 
 def _turned(points: Floats, file: Geometry) -> Floats:
     """Return points of the pixels in a file, as pairs of corners or one by one, in the upright image."""
-    wide, high = file.raw
-    left, top = points[..., 0], points[..., 1]
-    right, bottom = wide - left, high - top
-    # by orientation: mirrored, turned by half, mirrored, transposed, turned, transposed the other way, turned
-    turned = {
-        2: (right, top),
-        3: (right, bottom),
-        4: (left, bottom),
-        5: (top, left),
-        6: (bottom, left),
-        7: (bottom, right),
-        8: (top, right),
-    }[file.orientation]
-    found = np.stack(turned, axis=-1)
+    # the orientations that mirror columns and rows, and then those that exchange them
+    across, down = (file.orientation in mirrored for mirrored in ((2, 3, 7, 8), (3, 4, 6, 7)))
+    seen = np.where((across, down), np.array(file.raw) - points, points)
+    found = seen[..., ::-1] if file.orientation in SIDEWAYS else seen
     # the first corner is the left upper one again
     return np.concatenate([found.min(axis=1, keepdims=True), found.max(axis=1, keepdims=True)], axis=1)[
         :, : points.shape[1]

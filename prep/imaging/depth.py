@@ -17,10 +17,8 @@ from tfshards.prep.imaging.reasons import ImageError, Reason
 WHITE = 0xFFFF
 
 
-def gray_samples(image: Image.Image, header: Header, *, is_mask: bool = False) -> npt.NDArray[np.uint16]:
-    """Return the exact samples of a loaded gray image with more than 8 bits, shape (height, width).
-
-    White is 65,535 in an image; the numbers of a mask are those in the file, if ``header.white`` is None.
+def gray_values(image: Image.Image) -> npt.NDArray[np.uint16]:
+    """Return the values of a loaded gray image with more than 8 bits per sample, shape (height, width).
 
     Raises:
         ImageError: they do not fit 16 bits.
@@ -31,10 +29,16 @@ def gray_samples(image: Image.Image, header: Header, *, is_mask: bool = False) -
     values = np.asarray(image)
     if not ((values >= 0) & (values <= WHITE)).all():
         raise ImageError(Reason.UNSUPPORTED, f"mode {image.mode}: has values outside of 0 to {WHITE}")
+    return values.astype(np.uint16)
+
+
+def gray_samples(image: Image.Image, header: Header) -> npt.NDArray[np.uint16]:
+    """Return the values of an image as for ``gray_values``, scaled so that white is 65,535."""
+    values = gray_values(image)
     if header.format == "TIFF" and header.white:
         # Pillow puts 12 bits into the lower ones; scaled as those of PGM, whose header states white
-        values = (values.astype(np.uint32) * WHITE + header.white // 2) // header.white
-    return (WHITE - values if header.is_inverted and not is_mask else values).astype(np.uint16)
+        values = ((values.astype(np.uint32) * WHITE + header.white // 2) // header.white).astype(np.uint16)
+    return WHITE - values if header.is_inverted else values
 
 
 def with_eight_bits(image: Image.Image, header: Header, note: Callable[[str], None]) -> Image.Image:

@@ -78,18 +78,14 @@ def format_of(head: bytes) -> ImageFormat | None:
     return next((row for start, row in _STARTS if start.match(head)), None)
 
 
-def is_tiff(head: bytes) -> bool:
-    """Return whether a file begins like TIFF, as camera raw files do as well."""
-    return head.startswith(_TIFF_STARTS)
-
-
 def is_encoded(value: object) -> bool:
     """Return whether a value is bytes that begin like an image file.
 
-    A BMP also states its length, and of PNM there must be the header that ``pixel_files`` writes.
+    A BMP also states its length, and of PNM there must be the header that ``pixel_files`` writes. Camera raw
+    files begin like TIFF as well.
     """
     if not isinstance(value, bytes):
         return False
     is_bmp = value[:2] == b"BM" and int.from_bytes(value[2:6], "little") == len(value)
     is_pixels = pixel_files.sides_of(value) is not None
-    return is_bmp or is_pixels or is_tiff(value) or format_of(value[:HEAD_BYTES]) is not None
+    return is_bmp or is_pixels or value.startswith(_TIFF_STARTS) or format_of(value[:HEAD_BYTES]) is not None

@@ -120,15 +120,6 @@ def _header(data: bytes, frame: int) -> tuple[str, tuple[int, int]] | None:
     return (mode, (width, height)) if is_sound and mode else None
 
 
-def stated_size(data: bytes) -> tuple[int, int] | None:
-    """Return the width and the height that a file states; None if it has no frame."""
-    frame = structure(data).frame
-    if frame is None or len(data) < frame + 7:
-        return None
-    height, width = struct.unpack_from(">HH", data, frame + 3)
-    return width, height
-
-
 def pixel_fault(data: bytes, built: Structure) -> str | None:
     """Return that the file is too short for the size in its header, or None if it is not.
 

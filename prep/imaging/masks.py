@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from tfshards.prep.imaging.depth import WHITE, gray_samples
+from tfshards.prep.imaging.depth import gray_values
 from tfshards.prep.imaging.pillow import Header, Image
 from tfshards.prep.imaging.reasons import ImageError, Reason
 
@@ -69,22 +68,15 @@ def class_numbers(image: Image.Image, header: Header, *, is_deep: bool) -> Image
     if image.mode == "P":
         return Image.fromarray(np.asarray(image))
     if is_deep and header.depth in ("gray", "float"):
-        samples = gray_samples(image, header, is_mask=True)
-        return Image.fromarray(_unscaled(samples, header.white, WHITE).astype(np.uint16))
+        return Image.fromarray(gray_values(image))
     if image.mode in ("1", "L"):
         values = np.asarray(image.convert("L"))
         if header.is_inverted:
             # Pillow has exchanged black and white
             values = 0xFF - values
-        return Image.fromarray(_unscaled(values, header.white, 0xFF).astype(np.uint8))
+        if header.white is not None:
+            # exact, since the numbers are at least one step of the decoded values apart
+            values = ((values.astype(np.uint16) * header.white + 0x7F) // 0xFF).astype(np.uint8)
+        return Image.fromarray(values)
     more = "; mask_depth=16 allows 16" if image.mode.startswith("I") else ""
     raise ImageError(Reason.UNSUPPORTED, f"mode {image.mode}: a mask has one channel of at most 8 bits{more}")
-
-
-def _unscaled(
-    values: npt.NDArray[np.uint8] | npt.NDArray[np.uint16], number: int | None, white: int
-) -> npt.NDArray[np.int64]:
-    """Return the numbers in a file, of which ``number`` was decoded to ``white``, and 0 to 0."""
-    wide = values.astype(np.int64)
-    # exact, since the numbers are at least one step of the decoded values apart
-    return wide if number is None else (wide * number + white // 2) // white

@@ -13,7 +13,6 @@ from tfshards.prep.imaging import jpeg
 from tfshards.prep.imaging.acceptance import (
     check_header,
     check_pixels,
-    check_strips,
     is_kept,
     notes_of,
 )
@@ -23,12 +22,9 @@ from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.imaging.pillow import (
     Header,
     Image,
-    UnidentifiedImageError,
-    formats,
     header_of,
     one_at_a_time,
     opened,
-    why_not_opened,
 )
 from tfshards.prep.imaging.reasons import ImageError, Reason
 
@@ -69,26 +65,27 @@ def normalize(
     kept = _kept_jpeg(built, data, options, suffix) if built and not options.mask else None
     if kept is not None:
         return kept
-    try:
-        with opened(data, max_pixels=options.max_pixels) as image:
-            header = header_of(image, data, built)
-            return _keep_or_convert(image, header, data, options, suffix, images)
-    except ImageError:
-        raise
-    except Image.DecompressionBombError as error:
-        # Pillow states twice the limit
-        size = str(error).partition(" exceeds")[0]
-        raise ImageError(Reason.TOO_LARGE, f"{size}; at most {options.max_pixels}") from None
-    except UnidentifiedImageError:
-        why = why_not_opened(data)
-        if why is not None:
-            raise ImageError(Reason.UNSUPPORTED, why) from None
-        detail = f"starts with {data[:8].hex(' ')}, opens as none of {', '.join(formats())}"
-        raise ImageError(Reason.UNREADABLE, detail) from None
-    except Exception as error:  # Pillow's decoders raise almost anything for damaged bytes
-        # what an OSError says needs no name
-        detail = str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}".strip()
-        raise ImageError(Reason.DAMAGED, detail.encode("unicode_escape").decode()) from None
+    with opened(data, options.max_pixels) as image:
+        header = header_of(image, data, built)
+        check_header(header, options)
+        notes = list(notes_of(header, suffix))
+        view, turn = _turned(image, options, images)
+        size = options.size.size(*view.upright) if options.size else view.upright
+        keeps = view.orientation == 1 and size == image.size and is_kept(header, data, options)
+        check_pixels(header, data)
+        if keeps:
+            # The whole JPEG stream is decoded, but only gray pixels of an eighth of the size: half the cost.
+            image.draft("L", (max(1, image.width // 8), max(1, image.height // 8)))
+            with one_at_a_time(image.size):
+                image.load()
+            return Normalized(data, tuple(notes), view)
+        if size != view.upright and not options.mask:
+            wide, high = (REDUCING_GAP * side for side in size)
+            image.draft(None, (high, wide) if turn in SIDEWAYS else (wide, high))
+        with one_at_a_time(image.size):
+            encoded = convert(image, header, options, notes, turn=turn, size=size)
+    turned = ("orientation applied",) if view.orientation != 1 else ()
+    return Normalized(encoded, (*notes, *turned, "re-encoded"), view)
 
 
 def _kept_jpeg(built: jpeg.Structure, data: bytes, options: ImageOptions, suffix: bytes) -> Normalized | None:
@@ -116,36 +113,6 @@ def _kept_jpeg(built: jpeg.Structure, data: bytes, options: ImageOptions, suffix
     except (ImageError, OSError, ValueError):
         return None
     return Normalized(data, tuple(notes_of(header, suffix)), Geometry(size))
-
-
-def _keep_or_convert(
-    image: Image.Image,
-    header: Header,
-    data: bytes,
-    options: ImageOptions,
-    suffix: bytes,
-    images: Sequence[Geometry],
-) -> Normalized:
-    check_header(header, options)
-    notes = list(notes_of(header, suffix))
-    view, turn = _turned(image, options, images)
-    size = options.size.size(*view.upright) if options.size else view.upright
-    keeps = view.orientation == 1 and size == image.size and is_kept(header, data, options)
-    check_pixels(header, data)
-    check_strips(image, header, data)
-    if keeps:
-        # The whole JPEG stream is decoded, but only gray pixels of an eighth of the size: half the cost.
-        image.draft("L", (max(1, image.width // 8), max(1, image.height // 8)))
-        with one_at_a_time(image.size):
-            image.load()
-        return Normalized(data, tuple(notes), view)
-    if size != view.upright and not options.mask:
-        wide, high = (REDUCING_GAP * side for side in size)
-        image.draft(None, (high, wide) if turn in SIDEWAYS else (wide, high))
-    with one_at_a_time(image.size):
-        encoded = convert(image, header, options, notes, turn=turn, size=size)
-    turned = ("orientation applied",) if view.orientation != 1 else ()
-    return Normalized(encoded, (*notes, *turned, "re-encoded"), view)
 
 
 def _turned(image: Image.Image, options: ImageOptions, images: Sequence[Geometry]) -> tuple[Geometry, int]:

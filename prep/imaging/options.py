@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Literal, NamedTuple, TypeAlias
@@ -13,11 +14,10 @@ from tfshards.schemas.json_reader import Json
 from tfshards.schemas.pixel_files import MOST_SIDE
 
 Check: TypeAlias = Literal["decode", "none"]
-Alpha: TypeAlias = Literal["white", "keep"]
 Animation: TypeAlias = Literal["reject", "first"]
 Format: TypeAlias = Literal["keep", "jpeg", "png", "pixels"]
-Channels: TypeAlias = Literal[1, 3, 4, "keep"]
-Depth: TypeAlias = Literal[8, 16, "keep"]
+Channels: TypeAlias = Literal[1, 3, 4]
+Depth: TypeAlias = Literal[8, 16]
 
 # Raised when the same image and options give other bytes than before with the same versions of the decoders;
 # tests/pixels/golden.json has their digests.
@@ -73,14 +73,11 @@ class ImageOptions:
     Attributes:
         check: decode every image, or with "none" store files unchecked; no other option then applies, and
             images have no masks, boxes or keypoints.
-        channels: store gray (1), RGB (3) or RGBA (4) images, or keep the channels of each image.
-        depth: reduce images to 8 bits per sample, store all as gray with 16, or keep the depth of each. 8-bit
-            values are multiplied by 257 where images have 16 bits: by the build, or with "keep" by the
-            loader, for which the values are uint16.
+        channels: store gray (1) or RGB (3) images, in which transparency is blended over white, or RGBA (4).
+        depth: reduce images to 8 bits per sample, or store all as gray with 16; values of 8 bits are then
+            multiplied by 257.
         mask_depth: bits per sample of masks, such as 16 for depth maps next to photos of 8 bits; by default
             the depth of the images.
-        alpha: blend transparent images over white (by default with 1 or 3 channels), or keep the alpha
-            channel (by default with 4 channels or "keep").
         animation: reject files with several frames or pages, or store the first frame.
         resize: new size of images: "short=256" and "long=1024" limit a side and never enlarge; "224x224"
             (height and width) is exact.
@@ -100,7 +97,6 @@ class ImageOptions:
     channels: Channels = 3
     depth: Depth = 8
     mask_depth: Literal[8, 16] | None = None
-    alpha: Alpha | None = None
     animation: Animation = "reject"
     resize: str | None = None
     format: Format = "keep"
@@ -115,11 +111,9 @@ class ImageOptions:
         check_choices(self)
         if self.for_training is not None:
             self._resolve_for_training(self.for_training)
-        if not _is_integer(self.max_pixels) or self.max_pixels < 1:
-            raise OptionsError(f"max_pixels={self.max_pixels!r} must be an integer of at least 1")
-        quality = self.jpeg_quality
-        if quality is not None and not (_is_integer(quality) and 1 <= quality <= 100):
-            raise OptionsError(f"jpeg_quality={quality!r} must be an integer from 1 to 100")
+        _check_integer("max_pixels", self.max_pixels, sys.maxsize)
+        if self.jpeg_quality is not None:
+            _check_integer("jpeg_quality", self.jpeg_quality, 100)
         if not isinstance(self.resize, (str, type(None))):
             raise OptionsError(f"resize={self.resize!r} must be text, such as 'short=256' or '224x224'")
         self._check_pairs()
@@ -133,10 +127,7 @@ class ImageOptions:
 
     def _resolve_for_training(self, side: int) -> None:
         """Set the options that ``for_training`` stands for."""
-        if not _is_integer(side) or not 1 <= side <= LONGEST["jpeg"]:
-            raise OptionsError(
-                f"for_training={side!r} must be the side of a crop, at most {LONGEST['jpeg']:,}"
-            )
+        _check_integer("for_training", side, LONGEST["jpeg"])
         for name, allowed in (("resize", (None,)), ("format", ("keep", "jpeg", "pixels"))):
             if getattr(self, name) not in allowed:
                 raise OptionsError(
@@ -156,10 +147,8 @@ class ImageOptions:
         if self.check == "none" and len(changed) > 1:
             left_out = " and ".join(changed[1:])
             raise OptionsError(f"check='none' stores the bytes unchanged; leave out {left_out}")
-        if self.alpha == "keep" and self.channels not in (4, "keep"):
-            raise OptionsError("alpha='keep' requires channels=4 or channels='keep'")
-        if self.format in ("jpeg", "pixels") and (self.keeps_alpha or self.channels == 4):
-            raise OptionsError(f"format={self.format!r} has no alpha channel; choose png, or leave alpha out")
+        if self.format in ("jpeg", "pixels") and self.channels == 4:
+            raise OptionsError(f"format={self.format!r} has no alpha channel; choose png, or channels=3")
         if self.jpeg_quality is not None and (self.format not in ("keep", "jpeg") or self.channels == 4):
             where = "channels=4" if self.channels == 4 else f"format={self.format!r}"
             raise OptionsError(f"jpeg_quality= and {where} exclude each other: nothing is written as JPEG")
@@ -168,11 +157,6 @@ class ImageOptions:
             raise OptionsError(f"depth={self.depth!r} requires format='png', without jpeg_quality=")
         if self.mask and not (is_exact and self.channels == 1):
             raise OptionsError("mask=True requires channels=1 and format='png', without jpeg_quality=")
-
-    @property
-    def keeps_alpha(self) -> bool:
-        """Whether an alpha channel is stored."""
-        return self.channels in (4, "keep") if self.alpha is None else self.alpha == "keep"
 
     @property
     def size(self) -> Resize | None:
@@ -190,10 +174,10 @@ class ImageOptions:
         return "uint8" if self.depth == 8 else "uint16"
 
     @property
-    def shape(self) -> tuple[int | None, int | None, int | None]:
+    def shape(self) -> tuple[int | None, int | None, int]:
         """Height, width and channels of the decoded pixels; None for those that differ between images."""
         sides = (self.size.height, self.size.width) if self.size and self.size.side is None else (None, None)
-        return *sides, None if self.channels == "keep" else self.channels
+        return *sides, self.channels
 
     def to_json(self) -> dict[str, Json]:
         """Return the options that change which bytes are written, with the values that apply.
@@ -203,13 +187,13 @@ class ImageOptions:
         if self.check == "none":
             return {"check": "none", "max_bytes": MAX_BYTES}
         values = {name: getattr(self, name) for name in _RECORDED}
-        alpha = "keep" if self.keeps_alpha else "white"
-        return {**values, "max_bytes": MAX_BYTES, "alpha": alpha, "quality": self.quality}
+        return {**values, "max_bytes": MAX_BYTES, "quality": self.quality}
 
 
-def _is_integer(value: object) -> bool:
+def _check_integer(name: str, value: int, most: int) -> None:
     # True equals 1
-    return isinstance(value, int) and not isinstance(value, bool)
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+        raise OptionsError(f"{name}={value!r} must be an integer from 1 to {most:,}")
 
 
 # What manifests record: ``for_training`` stands for others, and ``mask`` is a property of a feature.

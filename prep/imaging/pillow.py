@@ -19,8 +19,7 @@ try:
     from PIL import Image as Image
     from PIL import ImageDraw as ImageDraw
     from PIL import ImageFile as ImageFile
-    from PIL import TiffImagePlugin
-    from PIL import UnidentifiedImageError as UnidentifiedImageError
+    from PIL import TiffImagePlugin, UnidentifiedImageError
 except ModuleNotFoundError as _error:
     raise ModuleNotFoundError(
         f"images need {_error.name}: pip install 'tfshards[prep]'", name=_error.name
@@ -29,6 +28,7 @@ except ModuleNotFoundError as _error:
 from tfshards.prep.imaging.formats import FORMATS, HEAD_BYTES, format_named, format_of
 from tfshards.prep.imaging.jpeg import Structure, structure
 from tfshards.prep.imaging.options import DEFAULT_MAX_PIXELS, MAX_FRAMES
+from tfshards.prep.imaging.reasons import ImageError, Reason
 from tfshards.schemas.errors import counted
 
 # For modules that pass pictures on without importing Pillow.
@@ -77,11 +77,32 @@ _logger = logging.getLogger("PIL.TiffImagePlugin")
 def opened(data: bytes, max_pixels: int = DEFAULT_MAX_PIXELS) -> Iterator[Image.Image]:
     """Open an image without Pillow's warnings and messages, whatever the settings of the process are.
 
-    Whatever Pillow warns about is checked by this package. Pillow opens no image above twice ``max_pixels``;
-    of several threads, the largest value applies.
+    Whatever Pillow warns about is checked by this package.
+
+    Raises:
+        ImageError: the image cannot be opened, or decoded in the block, or has more than twice
+            ``max_pixels``, or of the largest that threads give at the same time.
     """
-    with _quiet(max_pixels), Image.open(io.BytesIO(data), formats=formats()) as image:
-        yield image
+    quiet = _quiet(max_pixels)
+    try:
+        with quiet, Image.open(io.BytesIO(data), formats=formats()) as image:
+            yield image
+    except ImageError:
+        raise
+    except Image.DecompressionBombError as error:
+        # Pillow states twice the limit
+        size = str(error).partition(" exceeds")[0]
+        raise ImageError(Reason.TOO_LARGE, f"{size}; at most {max_pixels}") from None
+    except UnidentifiedImageError:
+        why = _why_not_opened(data)
+        if why is not None:
+            raise ImageError(Reason.UNSUPPORTED, why) from None
+        detail = f"starts with {data[:8].hex(' ')}, opens as none of {', '.join(formats())}"
+        raise ImageError(Reason.UNREADABLE, detail) from None
+    except Exception as error:  # Pillow's decoders raise almost anything for damaged bytes
+        # what an OSError says needs no name
+        detail = str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}".strip()
+        raise ImageError(Reason.DAMAGED, detail.encode("unicode_escape").decode()) from None
 
 
 @contextmanager
@@ -253,7 +274,7 @@ def _pages_of(data: bytes) -> Iterator[dict[int, int]]:
         return
 
 
-def why_not_opened(data: bytes) -> str | None:
+def _why_not_opened(data: bytes) -> str | None:
     """Return why a sound file of a known format is not opened, or None if it is not one."""
     found = format_of(data[:HEAD_BYTES])
     if found is not None and found.name == "HEIF" and "HEIF" not in formats():

@@ -28,8 +28,8 @@ class Reason(str, Enum):
 
 
 @dataclass(eq=False)
-class ImageError(Exception):
-    """An image is rejected.
+class ImageError(ValueError):
+    """An image is rejected, or cannot be decoded.
 
     Attributes:
         reason: why.
@@ -38,6 +38,10 @@ class ImageError(Exception):
 
     reason: Reason
     detail: str
+
+    def __str__(self) -> str:
+        """Return the explanation."""
+        return self.detail
 
 
 class Loss(NamedTuple):
@@ -71,7 +75,7 @@ LOSSES = (
     ),
     Loss(
         "alpha over white",
-        "alpha='keep' and channels=4 store it",
+        "channels=4 stores it",
         "with transparency: drawn over white",
     ),
     Loss("first frame", "no option stores the others: extract them before the build"),

@@ -8,18 +8,16 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from tfshards.prep.imaging.convert import orientation_of
-from tfshards.prep.imaging.options import DEFAULT_MAX_PIXELS
+from tfshards.prep.imaging.convert import picture_of
 from tfshards.prep.imaging.pillow import (
     Header,
     Image,
     Picture,
-    UnidentifiedImageError,
     header_of,
     one_at_a_time,
     opened,
 )
-from tfshards.prep.imaging.pixels import stored_picture
+from tfshards.prep.imaging.reasons import ImageError, Reason
 from tfshards.schemas import Feature
 
 
@@ -36,38 +34,10 @@ def stored_header(data: bytes) -> Header | None:
     """Return what the header of an encoded image states, or None if it cannot be read."""
     try:
         # no pixel is decoded
-        with readable(data, max_pixels=sys.maxsize) as image:
+        with opened(data, sys.maxsize) as image:
             return header_of(image, data)
-    except ValueError:
+    except ImageError:
         return None
-
-
-def stored_sizes(data: bytes) -> tuple[tuple[int, int], tuple[int, int]] | tuple[None, None]:
-    """Return width and height of an encoded image, as in the file and upright; None if it cannot be read."""
-    try:
-        with readable(data, max_pixels=sys.maxsize) as image:
-            # the orientations from 5 on exchange width and height
-            return image.size, image.size[::-1] if orientation_of(image) > 4 else image.size
-    except ValueError:
-        return None, None
-
-
-@contextmanager
-def readable(data: bytes, max_pixels: int = DEFAULT_MAX_PIXELS) -> Iterator[Picture]:
-    """Open an encoded image; the arguments are those of ``opened``.
-
-    Raises:
-        ValueError: it cannot be decoded, or has too many pixels; the message has no control characters.
-    """
-    try:
-        with opened(data, max_pixels) as image:
-            if image.width * image.height > max_pixels:
-                raise ValueError(f"{image.width} x {image.height} pixels; at most {max_pixels}")
-            yield image
-    except UnidentifiedImageError:
-        raise ValueError(f"starts with {data[:8].hex(' ')}, and is not a known image") from None
-    except Exception as error:  # Pillow's decoders raise almost anything for damaged bytes
-        raise ValueError(str(error).encode("unicode_escape").decode()) from None
 
 
 # The number of decoded channels by mode; bilevel images decode to gray, palette images to RGB.
@@ -81,12 +51,14 @@ def decoded_fault(data: bytes, feature: Feature, max_pixels: int) -> str | None:
     """
     height, width, channels = feature.shape[-3:]
     try:
-        with readable(data, max_pixels=max_pixels) as image:
+        with opened(data, max_pixels) as image:
+            if image.width * image.height > max_pixels:
+                raise ImageError(Reason.TOO_LARGE, f"{image.width} x {image.height} pixels")
             is_deep = header_of(image, data).depth != "8"
             with one_at_a_time(image.size):
                 image.load()
             sides, mode = (image.height, image.width), image.mode
-    except ValueError as error:
+    except ImageError as error:
         return f"the image {feature.name!r} cannot be decoded: {error}"
     if any(side not in (None, own) for side, own in zip((height, width), sides, strict=True)):
         stated = " x ".join("?" if side is None else str(side) for side in (height, width))
@@ -109,10 +81,12 @@ def stored_image(data: bytes, feature: Feature) -> Iterator[Picture]:
         ValueError: it cannot be decoded; the message has no control characters.
     """
     if feature.is_encoded:
-        with readable(data) as image:
+        with opened(data) as image:
             yield image
     else:
-        yield stored_picture(data, feature)
+        shape = tuple(side or 0 for side in feature.shape)
+        samples = np.frombuffer(data, np.dtype(feature.dtype).newbyteorder("<")).reshape(shape)
+        yield picture_of(samples.astype(feature.dtype, copy=False))
 
 
 def gray_copy(image: Picture, side: int) -> Picture:

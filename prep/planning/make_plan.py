@@ -18,6 +18,7 @@ from tfshards.prep.sources.classes import quoted
 from tfshards.prep.sources.keys import parts_of
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.digests import HASH, digest_of
+from tfshards.schemas.errors import check_instance
 from tfshards.schemas.json_reader import Json
 
 
@@ -33,12 +34,9 @@ def check_types(source: Source, seed: int, options: Options) -> None:
 
 def check_option_types(seed: int, options: Options) -> None:
     """Raise OptionsError if the seed or the options have another type or range."""
-    if not isinstance(options, Options):
-        raise OptionsError(f"options={options!r} must be an Options(...)")
-    if not isinstance(seed, int) or isinstance(seed, bool):
-        raise OptionsError(f"seed={seed!r} must be an integer")
-    if not 0 <= seed < 1 << 63:
-        raise OptionsError(f"seed={seed} must be from 0 to 2^63 - 1")
+    check_instance("options", options, Options)
+    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 1 << 63:
+        raise OptionsError(f"seed={seed!r} must be an integer from 0 to 2^63 - 1")
 
 
 def make_plan(

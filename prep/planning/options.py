@@ -141,10 +141,8 @@ class ShardCounts:
         if self.default is not None:
             asked_for[f"shards={self.default!r}"] = self.default
         for asked, count in asked_for.items():
-            if not isinstance(count, Integral) or isinstance(count, bool):
-                raise OptionsError(f'{asked} must be an integer, or a dict such as {{"train": 64, "val": 8}}')
-            if count < 1:
-                raise OptionsError(f"{asked} must be at least 1")
+            if not isinstance(count, Integral) or isinstance(count, bool) or count < 1:
+                raise OptionsError(f'{asked} must be at least 1, or a dict such as {{"train": 64, "val": 8}}')
 
     @classmethod
     def parse(cls, texts: Sequence[str]) -> ShardCounts:

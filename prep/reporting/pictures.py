@@ -11,8 +11,8 @@ import numpy as np
 
 from tfshards.prep.imaging.convert import orientation_of, turned_upright
 from tfshards.prep.imaging.coordinates import Floats, edges_of
-from tfshards.prep.imaging.pillow import Image, ImageDraw, Picture, one_at_a_time
-from tfshards.prep.imaging.stored import readable, stored_image, stretched
+from tfshards.prep.imaging.pillow import Image, ImageDraw, Picture, one_at_a_time, opened
+from tfshards.prep.imaging.stored import stored_image, stretched
 from tfshards.schemas import Feature, Schema
 from tfshards.schemas.coordinates import Coordinates, coordinates_of
 from tfshards.schemas.example import Decoded
@@ -132,7 +132,7 @@ def with_mask(picture: Picture, mask: bytes) -> Picture:
     Raises:
         ValueError: the mask cannot be decoded.
     """
-    with readable(mask) as image:
+    with opened(mask) as image:
         orientation = orientation_of(image)
         sides = picture.size if orientation < 5 else picture.size[::-1]
         numbers = image.resize(sides, Image.Resampling.NEAREST)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -14,8 +15,11 @@ from unicodedata import normalize
 
 import numpy as np
 
+from tfshards.prep.imaging.convert import orientation_of
+from tfshards.prep.imaging.masks import Geometry
 from tfshards.prep.imaging.options import MAX_BYTES
-from tfshards.prep.imaging.stored import stored_sizes
+from tfshards.prep.imaging.pillow import opened
+from tfshards.prep.imaging.reasons import ImageError
 from tfshards.prep.sources.annotations import Annotations, ImageRows, Values, is_text
 from tfshards.prep.sources.classes import usual_split
 from tfshards.prep.sources.fetching import Boundary, read_file
@@ -312,11 +316,12 @@ def _other_sizes(root: Path, sizes: Mapping[bytes, tuple[object, object]], insid
     wrong = []
     for name in compared:
         path = os.path.join(os.fsencode(root), name)
-        with suppress(OSError):
+        with suppress(OSError, ImageError):
             data = read_most(path, MAX_BYTES)[1] if inside.holds(path) else None
-            size, turned = stored_sizes(data) if data else (sizes[name], sizes[name])
-            if sizes[name] not in (size, turned):
-                wrong.append(f"{to_text(name)!r}: {size}, not {sizes[name]}")
+            with opened(data or b"", sys.maxsize) as image:
+                view = Geometry(image.size, orientation_of(image))
+            if sizes[name] not in (view.raw, view.upright):
+                wrong.append(f"{to_text(name)!r}: {view.raw}, not {sizes[name]}")
     if wrong:
         yield (
             f"{len(wrong)} of {len(compared)} images that were compared have another width and height than "

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from tfshards.prep.imaging.convert import encoded_picture, encoded_pixels
 from tfshards.prep.imaging.options import MAX_BYTES, ImageOptions
 from tfshards.prep.imaging.pillow import Picture
-from tfshards.prep.imaging.pixels import encoded_picture, encoded_pixels
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.features import kind_of
 from tfshards.prep.sources.keys import to_bytes, to_text

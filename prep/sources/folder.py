@@ -20,8 +20,8 @@ from tfshards.prep.sources.classes import ClassNames, given_class_names, twins
 from tfshards.prep.sources.fetching import FILES_AHEAD, unreadable
 from tfshards.prep.sources.keys import KEY_FEATURE, groups_of_keys, to_bytes, to_text
 from tfshards.prep.sources.kinds import check_num_inputs
-from tfshards.prep.sources.layout import check_split_folders, find_layout
-from tfshards.prep.sources.marks import ALWAYS, check_marks, refusal
+from tfshards.prep.sources.layout import check_paths_of_splits, find_layout
+from tfshards.prep.sources.marks import ALWAYS, NOTHING, check_marks, refusal
 from tfshards.prep.sources.masks import MaskFolders, check_masks, find_mask_folders, pair_masks
 from tfshards.prep.sources.patterns import check_patterns, choose_keys
 from tfshards.prep.sources.pictures import (
@@ -33,10 +33,7 @@ from tfshards.prep.sources.pictures import (
     image_feature,
     read_image,
 )
-from tfshards.prep.sources.split_lists import (
-    check_split_list,
-    read_split_lists,
-)
+from tfshards.prep.sources.split_lists import read_split_lists
 from tfshards.prep.sources.tree import FolderFiles, RemoteTree, Tree, tree_of
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
 from tfshards.schemas.errors import check_instance, check_path, counted
@@ -109,8 +106,12 @@ class ImageFolder(Source):
         any_path(self.root)
         given_class_names(self.class_names)
         check_masks(self.mask_dir, self.mask_name)
-        check_split_folders(self.split_folders)
-        check_split_list(self.split_list)
+        folders = {} if self.split_folders is None else self.split_folders
+        allowed = "a folder of its own in the source, such as {'train': 'Train', 'test': 'holdout'}"
+        check_paths_of_splits("split_folders", folders, "[^./][^/]*", allowed)
+        # manifests record no absolute paths
+        allowed = "a file of its own, relative to the source, such as {'train': 'train.txt'}"
+        check_paths_of_splits("split_list", self.split_list, "(?!/|[^/]*://).+", allowed)
         if self.split_list and self.split_folders:
             raise OptionsError("split_list= and split_folders= both give the splits; leave out one of them")
         check_patterns("include", self.include)
@@ -177,13 +178,6 @@ class ImageFolder(Source):
             tree.root, files.folders[0], self.mask_dir, self.mask_name, self.split_folders
         )
         check_mask_depth(self.images, has_masks=mask_folders is not None)
-        root = os.fsdecode(self.root)
-        is_declared = mask_folders is not None or self.as_is or self.split_folders == {} or not files.keys
-        warnings = check_marks(root, files.keys, files.marks, 0 if is_declared else ALWAYS)
-        if files.empty and files.keys:
-            # perhaps a class whose images were not copied; only disks have empty folders, so it is no class
-            names = counted(len(files.empty), "empty folder")
-            warnings.append(f"{names}, such as {to_text(files.empty[0])!r}")
         if mask_folders is not None:
             are_masks = np.array([mask_folders.is_mask(key) for key in files.keys], bool)
             files, masks = files.take(np.flatnonzero(~are_masks)), files.take(np.flatnonzero(are_masks))
@@ -191,12 +185,18 @@ class ImageFolder(Source):
             reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(files.skipped.items()))
             seen = f" (skipped: {reasons})" if reasons else ""
             known = ", ".join(sorted(suffix.decode() for suffix in SUFFIXES))
+            lines = check_marks(os.fsdecode(self.root), files.keys, files.marks, NOTHING)
             raise InputError(
                 f"{self.location()} holds no images{seen}; images are recognized by the suffixes {known}; a "
                 "table with the column file_name names files with others",
-                *warnings,
+                *lines,
                 code="no-inputs",
             )
+        warnings: list[str] = []
+        if files.empty:
+            # perhaps a class whose images were not copied; only disks have empty folders, so it is no class
+            names = counted(len(files.empty), "empty folder")
+            warnings.append(f"{names}, such as {to_text(files.empty[0])!r}")
         # patterns choose images; their masks follow
         files, split_of, digest = self._chosen(files, warnings)
         listing = self._arranged(tree.root, files, mask_folders, split_of, warnings)
@@ -250,11 +250,11 @@ class ImageFolder(Source):
         inside = [masks.inside(path) if masks else path for path in folders]
         class_names = given_class_names(self.class_names)
         layout = find_layout(root, inside, class_names, self.split_folders, may_lack=self._may_lack)
-        if not (self.as_is or class_names or self.split_folders == {}):
-            if masks is None:
-                check_marks(os.fsdecode(self.root), files.keys, files.marks, layout.last)
-            if layout.seen[0]:
-                raise refusal(os.fsdecode(self.root), *layout.seen)
+        is_declared = self.as_is or self.split_folders == {}
+        last = NOTHING if is_declared or masks else ALWAYS if class_names else layout.last
+        warnings += check_marks(os.fsdecode(self.root), files.keys, files.marks, last)
+        if layout.seen[0] and not (is_declared or class_names):
+            raise refusal(os.fsdecode(self.root), *layout.seen)
         is_inside = np.array([place is not None for place in layout.places])[folder_of]
         if not is_inside.any():
             raise InputError(

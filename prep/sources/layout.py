@@ -151,14 +151,10 @@ def _named(folders: Sequence[bytes]) -> str:
     return listed([repr(os.fsdecode(name)) for name in folders], _SHOWN)
 
 
-def check_split_folders(given: Mapping[str, str] | None) -> None:
-    """Raise OptionsError unless ``given`` is None, or maps names of splits to different folders."""
-    if given is None:
-        return
-    pairs = given.items() if isinstance(given, Mapping) else [("", "")]
-    wrong = [split for split, folder in pairs if name_fault(split) or not re.fullmatch(r"[^./][^/]*", folder)]
-    if wrong or len({folder for _, folder in pairs}) < len(pairs):
-        raise OptionsError(
-            f"split_folders={given!r} must give each split a folder of its own in the source, such as "
-            "{'train': 'Train', 'test': 'holdout'}"
-        )
+def check_paths_of_splits(option: str, given: object, pattern: str, allowed: str) -> None:
+    """Raise OptionsError unless an option maps names of splits to different paths that match a pattern."""
+    pairs = [*given.items()] if isinstance(given, Mapping) else [(given, "")]
+    texts = [(str(split), str(path)) for split, path in pairs]
+    is_wrong = any(name_fault(split) or not re.fullmatch(pattern, path, re.DOTALL) for split, path in texts)
+    if is_wrong or len({path for _, path in texts}) < len(texts):
+        raise OptionsError(f"{option}={given!r} must give each split {allowed}")

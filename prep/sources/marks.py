@@ -19,7 +19,7 @@ _TARGETS = "target/|targets/|output/|outputs/|high/|hr/|HR/|sharp/|clean/|clear/
 _TABLES = "train.csv|train_labels.csv|trainLabels.csv|labels.csv|Training_set.csv"
 # A mark refuses any folder, one with a split that lacks the class folders of others, one without classes in
 # its folders, or none; then the file is only reported as not read.
-ALWAYS, SPLIT_LACKS_CLASSES, NO_CLASSES, NEVER = range(1, 5)
+NOTHING, ALWAYS, SPLIT_LACKS_CLASSES, NO_CLASSES, NEVER = range(5)
 # Sections of the page, and names in one folder, all of which are needed: "|" separates alternatives, a slash
 # ends a folder, and "*" is anything, or anything after a first word, before the suffix.
 MARKS: Sequence[tuple[int, str, str]] = (
@@ -73,7 +73,7 @@ def note(marks: Marks, folder: bytes, name: bytes) -> None:
 
 
 def check_marks(root: str, keys: Sequence[bytes], marks: Marks, last: int) -> list[str]:
-    """Raise InputError for a mark up to the ``last`` kind, 0 for none; return warnings about files."""
+    """Raise InputError for a mark up to the ``last`` kind; return warnings about files."""
     unread: dict[bytes, str] = {}
     for kind, section, names in MARKS:
         found = [_paths(marks, alternatives) for alternatives in names.split()]

@@ -177,9 +177,7 @@ def image_feature(name: str, images: ImageOptions, role: str = "image") -> Featu
 def mask_options(images: ImageOptions) -> ImageOptions:
     """Return the options of masks next to images with these options: pixel values are kept."""
     depth = images.depth if images.mask_depth is None else images.mask_depth
-    kept = replace(
-        images, check="decode", format="keep", jpeg_quality=None, channels=1, alpha=None, mask=True
-    )
+    kept = replace(images, check="decode", format="keep", jpeg_quality=None, channels=1, mask=True)
     return replace(kept, depth=depth, mask_depth=None)
 
 

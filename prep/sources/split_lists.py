@@ -9,25 +9,9 @@ from collections.abc import Collection, Mapping
 
 from tfshards.prep.sources.fetching import read_paths
 from tfshards.prep.sources.keys import in_any_form, to_text
-from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas import InputError
 from tfshards.schemas.errors import counted
-from tfshards.schemas.names import name_fault
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.paths import is_absolute
-
-
-def check_split_list(given: object) -> None:
-    """Raise OptionsError unless ``given`` maps names of splits to relative paths."""
-    pairs: list[tuple[object, object]] = [*given.items()] if isinstance(given, Mapping) else [(given, "")]
-    for split, path in pairs:
-        is_text = isinstance(split, str) and isinstance(path, str) and bool(path)
-        # manifests record no absolute paths
-        if not is_text or name_fault(str(split)) or is_absolute(str(path)):
-            raise _invalid(f"{split}={path}")
-
-
-def _invalid(text: str) -> OptionsError:
-    return OptionsError(f"split_list={text!r} must be SPLIT=FILE, once for each split, as train=train.txt")
 
 
 def read_split_lists(

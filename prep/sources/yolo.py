@@ -101,11 +101,15 @@ class Yolo(Annotations):
             roles["polygons"] = f"xy{NORMALIZED}"
         warnings = [*layout.warnings, *_unpaired(without, texts)]
         objects = [each for row in rows.by_path.values() for each in row["objects"]]
-        lengths = {len(polygon) for each in objects for polygon in each.get("polygons", ())}
-        if len(lengths) == 1 and min(lengths) > _TRIANGLE:
+        polygons = [polygon for each in objects for polygon in each.get("polygons", ())]
+        # a box, and keypoints whose third numbers are visibilities, or as many of two numbers in each line
+        posed = [each for each in polygons if len(each) % 3 == 1 and {*each[6::3]} <= {0, 1, 2}]
+        if len({*map(len, polygons)}) == 1 and len(polygons[0]) > _TRIANGLE:
+            posed = polygons
+        if posed:
             warnings.append(
-                f"each polygon has {min(lengths)} numbers; if these are a box and keypoints, declare them by "
-                "kpt_shape in data.yaml, without segmentations="
+                f"{len(posed):,} of {counted(len(polygons), 'polygon')} may be a box and keypoints; declare "
+                "them by kpt_shape in data.yaml, without segmentations="
             )
         read = rows.table_rows(path, roles, layout.class_names, warnings)
         # Ultralytics reads images with OpenCV, which turns them upright
@@ -187,10 +191,6 @@ def _described(config: Path, root: Path | None, inside: Boundary) -> _Layout:
         )
     num_points, width = map(int, shape)
     class_names = tuple(_texts(config, "names", names))
-    if class_names and str(described.get("nc", len(class_names))) != str(len(class_names)):
-        raise InputError(
-            f"{config}: nc is {shown(described['nc'])}, but names has {len(class_names)} classes; correct one"
-        )
     return _Layout(base, places, class_names, num_points, width, warnings)
 
 

@@ -42,7 +42,6 @@ READ = [
     "class_folders",
     "RGBA_is_kept_with_4_channels",
     "gray_is_kept_with_1_channel",
-    "channels_are_kept",
     "16_bits_are_kept",
     "gray_is_kept_with_1_channel",
     "mask_turned_by_6",

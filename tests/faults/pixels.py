@@ -17,8 +17,8 @@ FAULTS = [
     (
         "EXIF 2 mirrors boxes upside down",
         PLACES,
-        "2: (right, top),",
-        "2: (left, bottom),",
+        "((2, 3, 7, 8), (3, 4, 6, 7))",
+        "((3, 7, 8), (2, 3, 4, 6, 7))",
         f"{ANNOTATIONS}[xywh_in_the_file_image,_orientation_2_]",
     ),
     (
@@ -103,7 +103,7 @@ FAULTS = [
     (
         "0 is black in images of 16 bits",
         DEPTH,
-        "WHITE - values if header.is_inverted and not is_mask",
+        "WHITE - values if header.is_inverted",
         "WHITE - values if False",
         f"{IMAGES}[0_is_white_in_16_bits]",
     ),

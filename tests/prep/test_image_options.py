@@ -23,7 +23,7 @@ def test_for_training_stands_for_three_options():
 
 @pytest.mark.parametrize(
     "given",
-    [{"channels": 3.0}, {"alpha": ""}, {"resize": (224, 224)}, {"jpeg_quality": True}, {"mask": True}]
+    [{"channels": 3.0}, {"format": ""}, {"resize": (224, 224)}, {"jpeg_quality": True}, {"mask": True}]
     + [{"mask": True, "channels": 1, "format": "jpeg"}, {"for_training": -224}],
     ids=str,
 )

@@ -26,7 +26,7 @@ def built(tmp_path_factory):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(image_file(draw.integers(0, 256, sides, dtype=np.uint8)))
     for form in ("pixels", "png"):
-        words = ["--format", form, "--channels", "keep", "--alpha", "white", "--shards", "2", "--name", "n"]
+        words = ["--format", form, "--shards", "2", "--name", "n"]
         assert run(["build", "images", root / "photos", root / form, *words]).status == 0
     return root
 
@@ -73,7 +73,7 @@ def test_files_of_pixels_are_adopted_and_built_again(built, tmp_path):
     assert (feature.kind, feature.shape) == ("image", (None, None, 3))
     records = Records(built / "pixels")
     again = [{"key": row["key"], "image": row["image"], "label": int(row["label"])} for row in records]
-    options = ImageOptions(channels="keep", alpha="white", format="pixels")
+    options = ImageOptions(format="pixels")
     build(Examples(again, images=options), tmp_path / "again", shards=2)
     found = {row["key"]: row["image"] for row in Records(tmp_path / "again")}
     assert found == {row["key"]: row["image"] for row in records}

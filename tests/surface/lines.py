@@ -54,10 +54,9 @@ OUTPUT = {
 FLAGS = {
     **OUTPUT,
     "--check": choice("decode"),
-    "--channels": choice("keep"),
-    "--depth": choice("keep"),
+    "--channels": Flag(("2",)),
+    "--depth": Flag(("9",)),
     "--mask-depth": Flag(("9",)),
-    "--alpha": choice("white"),
     "--animation": choice("first"),
     "--resize": Flag(("x", "short=0", "5x")),
     "--format": choice("jpeg"),

@@ -25,7 +25,7 @@ _TURNS = {
 }
 
 
-def shown(kind, channels=3, alpha=None, **_) -> np.ndarray:
+def shown(kind, channels=3, **_) -> np.ndarray:
     """Return the picture as uint8 of shape (height, width, 1, 3 or 4); gray is repeated in three channels."""
     values = _eight_bits(kind.data, formats()) if kind.pixels is None else kind.pixels
     # Pillow rotates a TIFF itself
@@ -33,7 +33,7 @@ def shown(kind, channels=3, alpha=None, **_) -> np.ndarray:
     swapped, down, across = _TURNS[kind.orientation]
     if not is_tiff:
         values = (values.swapaxes(0, 1) if swapped else values)[::down, ::across]
-    if values.shape[2] == 4 and not (channels in (4, "keep") and alpha in (None, "keep")):
+    if values.shape[2] == 4 and channels != 4:
         colors, opacity = values[..., :3].astype(int), values[..., 3:].astype(int)
         values = np.rint((colors * opacity + 255 * (255 - opacity)) / 255).astype(np.uint8)
     if channels == 1:

@@ -60,7 +60,7 @@ KINDS: dict[str, Kind] = {
         f"TIFF, {name}": converted(".tiff", encoded(RGB, "TIFF", compression=name))
         for name in ("tiff_lzw", "tiff_adobe_deflate", "packbits", "zstd", "lzma")
     },
-    "TIFF, jpeg": converted(".tif", encoded(RGB, "TIFF", compression="jpeg")),
+    "TIFF, jpeg": rejected(".tif", encoded(RGB, "TIFF", compression="jpeg"), "unsupported"),
     **{
         f"TIFF, {name}": converted(".tif", encoded(BILEVEL, "TIFF", compression=name), "1 bit to 8")
         for name in ("raw",)
