@@ -177,11 +177,16 @@ class Parameter:
         """
         if self.form is None or not isinstance(given, list):
             return given
-        names = [item[0] if isinstance(item, tuple) else "" for item in given]
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice or (twice == "" and not self.form.collect):
-            raise OptionsError(f"{self.name}={twice} is given twice", code="usage")
-        return self.form.collect(given) if self.form.collect else given[0]
+        if self.form.collect is None:
+            if len(given) > 1:
+                texts = ", ".join(f"{self.name}={item}" for item in given)
+                raise OptionsError(f"{self.name} is given twice: {texts}", code="usage")
+            return given[0]
+        names = [item[0] for item in given if isinstance(item, tuple)]
+        for name in names:
+            if names.count(name) > 1:
+                raise OptionsError(f"{self.name}={name} is given twice", code="usage")
+        return self.form.collect(given)
 
 
 def _or_none(parse: Callable[[str], Any], text: str) -> object:
