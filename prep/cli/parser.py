@@ -155,6 +155,10 @@ class Parser(argparse.ArgumentParser):
 
     def parse(self, words: Sequence[str]) -> tuple[dict[str, Any], Common]:
         """Return the values of arguments, of which those on the command line replace those of a file."""
+        if any(word.partition("=")[0] == "--config" for word in words):
+            for action in self._actions:
+                # the file may have it
+                action.required = action.required and not action.option_strings
         try:
             # options may be between positional arguments
             parse = self.parse_intermixed_args if self.call else self.parse_args
