@@ -138,6 +138,7 @@ class Parser(argparse.ArgumentParser):
     call: Call | None = None
     config: Config = Config()
     given: Mapping[str, Any] = MappingProxyType({})
+    description: str | None
 
     def add_verb(self, verb: Verb, kind: Kind | None) -> None:
         """Add the arguments of a verb: the parameters of its function, and what all verbs have."""
