@@ -20,31 +20,24 @@ from tfshards.schemas import OptionsError
 
 # Filled from what follows a bare --.
 BEAM_ARGS = "beam_args"
-_SECTION = re.compile(r"(?:Args|Attributes|Returns|Raises|Yields):")
-_ENTRY = re.compile(r" {4}(\w+(?:, \w+)*): (.*)")
+# A section of a docstring, and the entries of the sections that describe parameters.
+_SECTION = re.compile(r"^(?:Args|Attributes|Returns|Raises|Yields):$", re.MULTILINE)
+_PARAMETERS = re.compile(r"^(?:Args|Attributes):\n((?: .*\n?|\n)*)", re.MULTILINE)
+_ENTRY = re.compile(r"^ {4}(\w+(?:, \w+)*): (.*(?:\n {8}.*)*)", re.MULTILINE)
 
 
 def description_of(described: object) -> str:
     """Return the text of a docstring before its first section."""
-    lines = inspect.cleandoc(described.__doc__ or "").splitlines()
-    end = next((index for index, line in enumerate(lines) if _SECTION.fullmatch(line)), len(lines))
-    return plain("\n".join(lines[:end]).strip())
+    return plain(_SECTION.split(inspect.cleandoc(described.__doc__ or ""))[0].strip())
 
 
 def parameters_of(described: object) -> dict[str, str]:
     """Return the descriptions of the parameters of a function, or of a dataclass and its base classes."""
     found: dict[str, str] = {}
     for each in reversed(inspect.getmro(described)) if inspect.isclass(described) else [described]:
-        section, name = "", ""
-        for line in inspect.cleandoc(each.__doc__ or "").splitlines():
-            if _SECTION.fullmatch(line):
-                section = line
-            elif section in ("Args:", "Attributes:"):
-                if entry := _ENTRY.fullmatch(line):
-                    name, found[entry[1]] = entry[1], entry[2]
-                elif name and line.startswith(" " * 8):
-                    found[name] += f" {line.strip()}"
-    return {name: plain(text) for name, text in found.items()}
+        for section in _PARAMETERS.findall(inspect.cleandoc(each.__doc__ or "")):
+            found |= {name: plain(" ".join(text.split())) for name, text in _ENTRY.findall(section)}
+    return found
 
 
 def plain(text: str) -> str:
@@ -167,7 +160,7 @@ class Parameter:
             shown = f"{self.default:,}" if isinstance(self.default, int) else str(self.default)
             given["help"] += f" (default: {shown})".replace("%", "%%")
         given["metavar"] = self.form.metavar or (None if self.form.choices else self.name.upper())
-        parser.add_argument(*short, flag, **given)
+        parser.add_argument(*short, flag, required=is_required, **given)
 
     def value_of(self, given: object) -> object:
         """Return the value of the argument, given by the parser.
@@ -177,11 +170,16 @@ class Parameter:
         """
         if self.form is None or not isinstance(given, list):
             return given
-        names = [item[0] if isinstance(item, tuple) else "" for item in given]
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice or (twice == "" and not self.form.collect):
-            raise OptionsError(f"{self.name}={twice} is given twice", code="usage")
-        return self.form.collect(given) if self.form.collect else given[0]
+        if self.form.collect is None:
+            if len(given) > 1:
+                texts = ", ".join(f"{self.name}={item}" for item in given)
+                raise OptionsError(f"{self.name} is given twice: {texts}", code="usage")
+            return given[0]
+        names = [item[0] for item in given if isinstance(item, tuple)]
+        for name in names:
+            if names.count(name) > 1:
+                raise OptionsError(f"{self.name}={name} is given twice", code="usage")
+        return self.form.collect(given)
 
 
 def _or_none(parse: Callable[[str], Any], text: str) -> object:
@@ -270,7 +268,7 @@ class Call:
             elif each.name in given:
                 values[each.name] = each.value_of(given[each.name])
             elif each.default is inspect.Parameter.empty:
-                # a file of options may have given it
+                # a file of options, which might have given it, has not
                 flag = each.name.replace("_", "-")
                 raise OptionsError(f"the following arguments are required: --{flag}", code="usage")
         if self.takes_beam_args:

@@ -138,6 +138,7 @@ class Parser(argparse.ArgumentParser):
     call: Call | None = None
     config: Config = Config()
     given: Mapping[str, Any] = MappingProxyType({})
+    description: str | None
 
     def add_verb(self, verb: Verb, kind: Kind | None) -> None:
         """Add the arguments of a verb: the parameters of its function, and what all verbs have."""
@@ -155,6 +156,10 @@ class Parser(argparse.ArgumentParser):
 
     def parse(self, words: Sequence[str]) -> tuple[dict[str, Any], Common]:
         """Return the values of arguments, of which those on the command line replace those of a file."""
+        if any(word.partition("=")[0] == "--config" for word in words):
+            for action in self._actions:
+                # the file may have it
+                action.required = action.required and not action.option_strings
         try:
             # options may be between positional arguments
             parse = self.parse_intermixed_args if self.call else self.parse_args

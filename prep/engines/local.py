@@ -17,7 +17,6 @@ from types import ModuleType
 from typing import Any
 
 from tfshards.prep.engines.table import Work, run_on_threads, share
-from tfshards.prep.progress.lines import Amount
 from tfshards.prep.progress.threads import is_limited, limited_jobs, num_jobs, num_writers
 from tfshards.schemas import BuildError, TfshardsError
 
@@ -28,7 +27,7 @@ _BYTES_PER_PROCESS = 32 << 20
 
 def run(work: Work) -> None:
     """Call the function with every item, in this process and in others; raise the first failure."""
-    number, function = num_processes(work.size, len(work.items)), _pickled(work.function)
+    number, function = _num_processes(work), _pickled(work.function)
     if not number or function is None:
         run_on_threads(work)
         return
@@ -56,15 +55,14 @@ def run(work: Work) -> None:
         raise others.lost() from None
 
 
-def num_processes(size: Amount, num_shards: int, num_cores: int | None = None) -> int:
-    """Return the number of other processes that pay off to write this many examples and bytes.
+def _num_processes(work: Work) -> int:
+    """Return the number of other processes that pay off.
 
     There are none where they cannot be started, or would get another file as their standard error.
     """
     if multiprocessing.current_process().daemon or sys.stderr is None:
         return 0
-    paid = size.work // _BYTES_PER_PROCESS
-    return max(0, min(num_cores or num_jobs(), num_shards, paid) - 1)
+    return max(0, min(num_jobs(), len(work.items), work.size.work // _BYTES_PER_PROCESS) - 1)
 
 
 def _pickled(function: Callable[[Any], object]) -> bytes | None:

@@ -52,7 +52,23 @@ class ReadShards(beam.PTransform):  # type: ignore[misc]
         self, dataset: str | os.PathLike[str], split: str = "train", *, select: Sequence[str] | None = None
     ) -> None:
         super().__init__()
-        self._stored = StoredElements.of(dataset, split, select)
+        root = any_path(dataset)
+        manifest = read_manifest(root)
+        if split not in manifest.splits:
+            names = ", ".join(map(repr, manifest.splits))
+            raise InputError(f"{root} has no split {split!r}; the splits are {names}")
+        features = tuple(each for each in selected(manifest.schema, select) if each != KEY_FEATURE)
+        # looks for the packages that their dtypes need
+        Columns(features)
+        self._stored = StoredElements(
+            # workers may run in other folders
+            root=root.absolute(),
+            folder=manifest.folder,
+            split=split,
+            compression=manifest.compression,
+            features=features,
+            has_keys=KEY_FEATURE in manifest.schema.features,
+        )
 
     def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
         """Return the PCollection of the examples; see the class."""
@@ -93,21 +109,6 @@ class StoredElements:
     compression: Compression
     features: tuple[Feature, ...]
     has_keys: bool
-
-    @classmethod
-    def of(cls, dataset: str | os.PathLike[str], split: str, select: Sequence[str] | None) -> StoredElements:
-        """Return the examples of a split; errors are those of ``ReadShards``."""
-        root = any_path(dataset)
-        manifest = read_manifest(root)
-        if split not in manifest.splits:
-            names = ", ".join(map(repr, manifest.splits))
-            raise InputError(f"{root} has no split {split!r}; the splits are {names}")
-        features = tuple(each for each in selected(manifest.schema, select) if each != KEY_FEATURE)
-        # looks for the packages that their dtypes need
-        Columns(features)
-        has_keys = KEY_FEATURE in manifest.schema.features
-        # workers may run in other folders
-        return cls(root.absolute(), manifest.folder, split, manifest.compression, features, has_keys)
 
     def runs(self, _: object = None, *, num_bytes: int = _RUN_BYTES) -> Iterator[Run]:
         """Yield runs that together are all records; a compressed shard is one run."""

@@ -63,8 +63,9 @@ def _command() -> None:
 
     _open_closed_streams()
     try:
-        from tfshards.command import run
+        from tfshards.command import VERBS
+        from tfshards.prep.cli.main import entry
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
         raise SystemExit(130) from None
-    run()
+    entry(VERBS)

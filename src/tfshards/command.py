@@ -5,9 +5,8 @@ It belongs to neither room, since neither imports the other.
 
 from __future__ import annotations
 
-from typing import Literal, NoReturn
+from typing import Literal
 
-from tfshards.prep.cli.main import entry
 from tfshards.prep.cli.parser import Parser, Verb, make_parser
 from tfshards.prep.sources.kinds import Kind
 
@@ -65,8 +64,3 @@ def completion(shell: Literal["bash", "zsh", "fish"]) -> str:
 
     script: str = shtab.complete(make_parser(VERBS, add_verb), shell)
     return script
-
-
-def run() -> NoReturn:
-    """Run the command and end the process."""
-    entry(VERBS)

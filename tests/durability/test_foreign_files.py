@@ -38,7 +38,7 @@ lines = open("/proc/self/status").read().split("\\n")
 used = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData"))
 resource.setrlimit(resource.RLIMIT_DATA, (used + {MEMORY},) * 2)
 """
-COMMAND = f"{LIMITED}\nfrom tfshards.command import run\nrun()"
+COMMAND = f"{LIMITED}\nimport tfshards\ntfshards._command()"
 LOAD = f"""{LIMITED}
 from tfshards import loader
 try:

@@ -138,4 +138,4 @@ def test_only_one_function_uses_an_internal_of_beam():
                         and (re.match("_[^_]", each.attr) or each.attr == "local_tempdir")
                     ]
     assert internals == ["check_runner: local_tempdir"]
-    assert "Only `check_runner` uses an internal of" in (ROOT / "docs/architecture.md").read_text()
+    assert "Only `check_runner` uses an internal of it" in (ROOT / "docs/architecture.md").read_text()

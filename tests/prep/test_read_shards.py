@@ -19,7 +19,7 @@ from tests.errors import raises
 from tests.pictures import image_file
 from tfshards import prep
 from tfshards.loader import Records
-from tfshards.prep.engines.read_shards import Element, StoredElements
+from tfshards.prep.engines.read_shards import Element
 from tfshards.prep.records.frames import RecordError
 from tfshards.schemas import Feature, FormatError, InputError, OptionsError, Schema, read_manifest
 from tfshards.schemas.companions import read_index
@@ -42,7 +42,7 @@ def read(transform: prep.ReadShards, *arguments: str, check: Callable[[list[Elem
 
 def all_of(dataset: Path, split: str = "train", select=None, num_bytes: int = 1 << 20) -> list[Element]:
     """Return the elements in stored order, without a runner."""
-    opened = StoredElements.of(dataset, split, select)
+    opened = prep.ReadShards(dataset, split, select=select)._stored
     return [element for run in opened.runs(num_bytes=num_bytes) for element in opened.read(run)]
 
 
