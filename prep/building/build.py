@@ -224,13 +224,9 @@ class SourceBuild(Job):
         keeps_sizes = images.resize is None and images.format == "keep" and self.options.compression == "none"
         return (lambda size: size.num_bytes + _RECORD_OVERHEAD * size.num_examples) if keeps_sizes else None
 
-    def rejects(self, folder: BuildFolder) -> list[Reject]:
-        """Return what ``balance`` has left out."""
-        return folder.read_rejects(self.stamps) or []
-
     def draft(self, folder: BuildFolder) -> Draft:
         """Return what was written; log what conversions lost."""
-        plan, listing, rejects = self.plan, self.plan.listing, self.rejects(folder)
+        plan, listing, rejects = self.plan, self.plan.listing, folder.read_rejects(self.stamps) or []
         layouts = self._final_layouts(rejects)
         finished = finished_shards(folder, _shards_of(layouts))
         known = {*rejects}
@@ -279,13 +275,7 @@ class SourceBuild(Job):
 
     def complete_plans(self, folder: BuildFolder, manifest: Manifest) -> Iterator[ShardPlan]:
         """Return the plans of all shards of a complete build."""
-        # the dataset may hold rejects of earlier builds as well
-        rejects = [
-            reject
-            for reject in read_rejects(folder.dataset, manifest)
-            if self.plan.listing.find(reject.key) is not None
-        ]
-        return self._plans(self._final_layouts(rejects))
+        return self._plans(self._final_layouts(read_rejects(folder.dataset, manifest)))
 
 
 def wanted_of(plan: Plan) -> Wanted:

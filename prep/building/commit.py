@@ -85,7 +85,7 @@ def prepare(job: Job, state: OutputState, *, overwrite: bool) -> Manifest | Buil
     elif complete:
         report_line(f"inputs may have changed since {state.folder} was built: writing it again")
     discard_unfinished(state, wanted, keeps_own=True)
-    target = state.new_folder(wanted.plan_id)
+    target = state.new_folder(wanted.plan_id, job.stamps)
     target.create(wanted.options, job.stamps)
     if not job.trusts_times:
         # what an earlier run has written may be of inputs that were replaced since

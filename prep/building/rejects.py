@@ -198,9 +198,9 @@ def final_layouts(
         return plan.layouts
     rejected = np.zeros(plan.listing.num_examples, dtype=np.bool_)
     for reject in rejects:
-        number = plan.listing.find(reject.key)
-        assert number is not None
-        rejected[number] = True
+        # a dataset may hold rejects of earlier builds as well
+        if (number := plan.listing.find(reject.key)) is not None:
+            rejected[number] = True
     layouts = {}
     accepted = {
         split: sum(int((~rejected[shard]).sum()) for shard in layout)

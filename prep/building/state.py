@@ -79,14 +79,16 @@ class OutputState:
         """Return whether a build is not finished; what ``prune`` has left of one is needed by later ones."""
         return build not in self.generations and build.name not in self._named
 
-    def new_folder(self, plan_id: str) -> BuildFolder:
-        """Return the folder for a build of a plan: one that no generation needs, or else the next one.
+    def new_folder(self, plan_id: str, stamps: str = "") -> BuildFolder:
+        """Return the folder for a build of a plan: an unfinished one, or else the next one.
 
-        A generation whose manifest is damaged is none that could be restored.
+        One whose manifest is damaged is written again if inputs with these stamps give the bytes that it had.
         """
         builds = self.builds_of(plan_id)
         for build in builds:
-            if not self.generations.get(build) and build.name not in self._named:
+            is_lost = build in self.generations and not self.generations[build]
+            is_same = is_lost and build.name not in self._named and build.record()[1] == stamps
+            if is_same or self.is_unfinished(build):
                 return build
         used = {build.name for build in builds}
         names = (plan_id if number == 1 else f"{plan_id}-{number}" for number in range(1, len(used) + 2))
