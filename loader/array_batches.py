@@ -122,12 +122,11 @@ class Batches:
         self._parser = Parser(content.parsed)
         if content.images:
             _need_pillow()
-        # of the next iteration, if each is another one
-        self._epoch = 0
-        self._next = options.begin
-        # the step asked for last, its distance from the one before, and batches that were read with it
+        # the first batch of the next iteration, and the one after the newest, by their indices
+        self._begin = self._next = self.first
+        # the batch asked for last, its distance from the one before, and batches that were read with it
         self._asked = -1, 0
-        self._kept: dict[tuple[int, int], Batch] = {}
+        self._kept: dict[int, Batch] = {}
         # opened now, so that faults of the files are found here
         self._frames, self._damage = open_frames(source, options)
         log_part(source.label, options.this_worker, self.steps_per_epoch)
@@ -142,7 +141,7 @@ class Batches:
     @property
     def position(self) -> Position:
         """The position of the next batch of the newest iteration, with what the order depends on."""
-        return Position(self._next.epoch, self._next.step, self.order)
+        return Position(*divmod(self._next, max(1, self.steps_per_epoch)), self.order)
 
     def __len__(self) -> int:
         """Return the number of batches of an iteration."""
@@ -156,33 +155,32 @@ class Batches:
 
         -2 stands for padding, and for damaged records that were skipped when they were met.
         """
-        found: Ints = self._numbers(epoch, range(step, step + 1))[0]
-        return found
+        index = epoch * self.steps_per_epoch + step
+        return self._numbers(range(index, index + 1))
 
     def __getitem__(self, index: int | tuple[int, int]) -> Batch:
         """Return a batch: by its index in the run, also from its end; or by epoch and step, from 0."""
         steps = self.steps_per_epoch
         if isinstance(index, tuple):
             epoch, step = map(operator.index, index)
-            is_there = epoch >= 0 and 0 <= step < steps
+            is_there, at = epoch >= 0 and 0 <= step < steps, epoch * steps + step
         else:
             number = operator.index(index)
-            number += len(self) if number < 0 else 0
-            is_there = number >= 0 and (self.options.epochs is None or number < len(self))
-            epoch, step = divmod(self.first + number, max(1, steps))
+            at = self.first + number + (len(self) if number < 0 else 0)
+            is_there = self.first <= at and (self.end is None or at < self.end)
         if not is_there or not steps:
             raise IndexError(f"batch {index} of {self!r}")
-        found, (last, hop) = self._kept.pop((epoch, step), None), self._asked
-        self._asked = step, step - last
+        found, (last, hop) = self._kept.pop(at, None), self._asked
+        self._asked = at, at - last
         if found is not None:
             return found
-        together = range(step, step + 1)
-        if step - last == hop > 0 and not self._content.by_example:
+        indices = range(at, at + 1)
+        if at - last == hop > 0 and not self._content.by_example:
             # what follows at the same distance, as one of several processes asks, is read with it
-            together = range(step, min(steps, step + hop * self._together), hop)
-        numbers = self._numbers(epoch, together).reshape(-1)
-        batches = [*self._split(together, numbers, self._read(epoch, numbers))]
-        self._kept = {(epoch, other): batch for other, batch in zip(together[1:], batches[1:], strict=True)}
+            indices = range(at, min(self.epoch_end(at), at + hop * self._together), hop)
+        numbers = self._numbers(indices)
+        batches = [*self._split(indices, numbers, self._read(at, numbers))]
+        self._kept = dict(zip(indices[1:], batches[1:], strict=True))
         return batches[0]
 
     def __iter__(self) -> Iterator[Batch]:
@@ -190,7 +188,7 @@ class Batches:
 
         An iteration of which at most one batch was taken was a look: the next one is the same epoch.
         """
-        first = self._epoch * self.steps_per_epoch + self.first
+        first = self._begin
         for number, batch in enumerate(self._run(first)):
             if number:
                 self._count(first)
@@ -199,8 +197,8 @@ class Batches:
 
     def _count(self, first: int) -> None:
         """Let the iterations that follow be the next epoch, if they are to differ."""
-        if self._plan.is_next_epoch_each_time and self.steps_per_epoch:
-            self._epoch = max(self._epoch, first // self.steps_per_epoch + 1)
+        if self._plan.is_next_epoch_each_time:
+            self._begin = max(self._begin, self.epoch_end(first))
 
     @property
     def _together(self) -> int:
@@ -223,14 +221,19 @@ class Batches:
         epochs, steps = self.options.epochs, self.steps_per_epoch
         return None if epochs is None and steps else (epochs or 0) * steps
 
+    def epoch_end(self, index: int) -> int:
+        """Return the index at which the epoch of a batch ends."""
+        steps = self.steps_per_epoch
+        return (index // max(1, steps) + 1) * steps
+
     def _run(self, first: int) -> Iterator[Batch]:
         """Yield the batches of an iteration from an index, each read ahead in threads."""
-        self._next = begin = Position(*divmod(first, max(1, self.steps_per_epoch)))
+        self._next = first
         threads = ThreadPoolExecutor(num_cpus())
         due: deque[_Reading] = deque()
         try:
-            for epoch, steps in self._groups(begin.epoch, begin.step):
-                due.append(self._started(threads, epoch, steps))
+            for indices in self._groups(first):
+                due.append(self._started(threads, indices))
                 if len(due) > _AHEAD:
                     yield from self._finished(due.popleft())
             while due:
@@ -242,52 +245,48 @@ class Batches:
                     part.cancel()
             threads.shutdown(wait=False)
 
-    def _groups(self, epoch: int, step: int) -> Iterator[tuple[int, range]]:
-        """Yield epochs and the steps in them that are read together, of an iteration that begins there."""
-        steps, group, epochs = self.steps_per_epoch, self._together, self.options.epochs
-        end = epoch + 1 if self._plan.is_next_epoch_each_time else epochs
-        while steps and (end is None or epoch < end):
-            for start in range(step, steps, group):
-                yield epoch, range(start, min(start + group, steps))
-            epoch, step = epoch + 1, 0
+    def _groups(self, index: int) -> Iterator[range]:
+        """Yield the batches that are read together, each of one epoch, of an iteration from an index."""
+        end = self.epoch_end(index) if self._plan.is_next_epoch_each_time else self.end
+        while end is None or index < end:
+            yield (indices := range(index, min(index + self._together, self.epoch_end(index))))
+            index = indices.stop
 
-    def _started(self, threads: ThreadPoolExecutor, epoch: int, steps: range) -> _Reading:
-        numbers = self._numbers(epoch, steps).reshape(-1)
-        count = 1
+    def _started(self, threads: ThreadPoolExecutor, indices: range) -> _Reading:
+        numbers, count = self._numbers(indices), 1
         if self._content.by_example:
             count = max(1, min(num_cpus(), len(numbers) // _FEWEST_ROWS))
-        parts = [threads.submit(self._read, epoch, part) for part in np.array_split(numbers, count)]
-        return _Reading(epoch, steps, numbers, parts)
+        parts = [threads.submit(self._read, indices[0], part) for part in np.array_split(numbers, count)]
+        return _Reading(indices, numbers, parts)
 
     def _finished(self, reading: _Reading) -> Iterator[Batch]:
         columns = joined([part.result() for part in reading.parts])
-        for step, batch in zip(
-            reading.steps, self._split(reading.steps, reading.numbers, columns), strict=True
-        ):
-            is_last = step + 1 == self.steps_per_epoch
-            self._next = Position(reading.epoch + is_last, 0 if is_last else step + 1)
+        for batch in self._split(reading.indices, reading.numbers, columns):
+            self._next += 1
             yield batch
 
-    def _split(self, steps: range, numbers: Ints, columns: Columns) -> Iterator[Batch]:
-        """Yield the batches of steps that were read together, as they are delivered."""
+    def _split(self, indices: range, numbers: Ints, columns: Columns) -> Iterator[Batch]:
+        """Yield the batches that were read together, as they are delivered."""
         size = self._plan.order.batch_size
-        for row in range(len(steps)):
+        for row in range(len(indices)):
             rows = slice(row * size, (row + 1) * size)
             of_step = columns
-            if len(steps) > 1:
+            if len(indices) > 1:
                 of_step = {name: column[rows] for name, column in columns.items()}
             yield delivered(self._content, self._without_padding(of_step, numbers[rows]))
 
-    def _numbers(self, epoch: int, steps: range) -> Ints:
-        numbers = self._plan.order.numbers(epoch, steps[0], steps[-1] + 1)[:: steps.step]
-        return self._damage.without(numbers)
+    def _numbers(self, indices: range) -> Ints:
+        """Return the numbers of the examples of batches of one epoch, a vector."""
+        epoch, step = divmod(indices[0], self.steps_per_epoch)
+        numbers = self._plan.order.numbers(epoch, step, step + indices[-1] - indices[0] + 1)
+        return self._damage.without(numbers[:: indices.step].reshape(-1))
 
-    def _read(self, epoch: int, numbers: Ints) -> Columns:
+    def _read(self, index: int, numbers: Ints) -> Columns:
         def read(numbers: Ints) -> Columns:
             return read_values(self._source.root, self._frames, self._parser, numbers)
 
         numbers, columns = self._damage.read(numbers, read)
-        return processed(self._content, columns, epoch, numbers)
+        return processed(self._content, columns, index // self.steps_per_epoch, numbers)
 
     def _without_padding(self, columns: Columns, numbers: Ints) -> Columns:
         """Return the columns without padding, which only the last batches of an epoch have."""
@@ -325,9 +324,8 @@ def _need_pillow() -> None:
 
 
 class _Reading(NamedTuple):
-    """Steps that are being read."""
+    """Batches that are being read."""
 
-    epoch: int
-    steps: range
+    indices: range
     numbers: Ints
     parts: list[Future[Columns]]

@@ -13,7 +13,7 @@ from tfshards.loader.options.image import Image
 from tfshards.loader.options.load_options import LoadOptions, OnDamage, Remainder, SampleWeights
 from tfshards.loader.options.position import Counter, Position
 from tfshards.loader.options.selection import Classes, Mix, Part, Shuffle
-from tfshards.loader.options.validation import check_least, invalid, suggests
+from tfshards.loader.options.validation import check_least, suggests
 from tfshards.loader.options.worker import Worker
 from tfshards.loader.order.plan import make_plan
 from tfshards.loader.pipeline import load_dataset
@@ -75,10 +75,6 @@ def distribute(
     """
     given = locals()
     check_least("global_batch_size", global_batch_size, 1)
-    if not isinstance(strategy, tf.distribute.Strategy):
-        raise invalid(
-            "strategy", strategy, "a tf.distribute.Strategy, such as tf.distribute.MirroredStrategy()"
-        )
     if isinstance(strategy, tf.distribute.ParameterServerStrategy):
         raise OptionsError(
             "the workers of a ParameterServerStrategy have no steps in common, which distribute() could "

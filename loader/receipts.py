@@ -20,7 +20,6 @@ from tfshards.loader.order.plan import make_plan
 from tfshards.loader.reading.damage import PADDING
 from tfshards.loader.reading.source import OpenSplit, open_source
 from tfshards.schemas import InputError, OptionsError
-from tfshards.schemas.index import IntArray as Ints
 from tfshards.schemas.json_reader import Json, load_json
 from tfshards.schemas.keys import keys_at, occurrences
 from tfshards.schemas.storage.paths import local_path
@@ -102,8 +101,7 @@ def which(
     found: list[Occurrence] = []
     for each in steps:
         of_epoch, within = divmod(each, num_steps) if epoch is None else (epoch, each)
-        numbers = run.order.numbers(of_epoch, within)
-        found += run.occurrences(of_epoch, within, numbers, numbers != PADDING)
+        found += run.occurrences(of_epoch, within, within + 1)
     source = run.source
     if source.manifest.schema.key is None:
         return found
@@ -159,8 +157,7 @@ def when(
     found: list[Occurrence] = []
     for epoch in chosen if run.order.num_steps else ():
         for step in range(0, run.order.num_steps, together):
-            numbers = run.order.numbers(epoch, step, min(step + together, run.order.num_steps))
-            found += run.occurrences(epoch, step, numbers, is_asked[numbers])
+            found += run.occurrences(epoch, step, min(step + together, run.order.num_steps), is_asked)
     return [each._replace(key=asked[each.number]) for each in found]
 
 
@@ -193,11 +190,11 @@ class _Run:
     workers: int
 
     def occurrences(
-        self, epoch: int, step: int, numbers: Ints, is_chosen: npt.NDArray[np.bool_]
+        self, epoch: int, step: int, end: int, is_asked: npt.NDArray[np.bool_] | None = None
     ) -> Iterator[Occurrence]:
-        """Yield the chosen examples of the steps from ``step`` on, both ``(steps, global_batch_size)``."""
-        numbers = numbers.reshape(len(numbers), self.workers, -1)
-        steps, workers, rows = np.nonzero(is_chosen.reshape(numbers.shape))
+        """Yield the examples of the steps ``[step, end)``; of all, or those that are asked for."""
+        numbers = self.order.numbers(epoch, step, end).reshape(end - step, self.workers, -1)
+        steps, workers, rows = np.nonzero(numbers != PADDING if is_asked is None else is_asked[numbers])
         found = numbers[steps, workers, rows].tolist()
         if self.order.remainder == "keep":
             # batches have no rows of padding

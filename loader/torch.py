@@ -136,8 +136,8 @@ class _Iteration(Iterator[tuple[int, int]]):
 
     def __init__(self, sampler: Epochs, begin: int) -> None:
         self._sampler, self._index, self._num_calls = sampler, begin, 0
-        batches, steps = sampler.batches, sampler.batches.steps_per_epoch
-        self._end = (begin // max(1, steps) + 1) * steps if batches.options.is_one_pass else batches.end
+        batches = sampler.batches
+        self._end = batches.epoch_end(begin) if batches.options.is_one_pass else batches.end
 
     def __next__(self) -> tuple[int, int]:
         self._num_calls += 1

@@ -98,29 +98,26 @@ def _with_aligned_masks(
 
     If images differ in these, or none is decoded, masks have their own.
     """
-    views = {_view(value) for name, value in given.items() if encoded[name].is_image}
+    views = {
+        tuple(getattr(value, each) for each in _ALIGNED)
+        for name, value in given.items()
+        if encoded[name].is_image
+    }
     chosen = dict(given)
-    for name, value in given.items() if len(views) == 1 else ():
-        if not encoded[name].is_mask:
-            continue
-        (view,) = views
-        own = [
-            each
-            for each in _ALIGNED
-            if getattr(value, each) not in (getattr(Image, each), getattr(view, each))
-        ]
-        if own:
-            allowed = f"left out, since {name!r} is a mask, and always has that of the image"
-            raise invalid(f"Image.{own[0]}", getattr(value, own[0]), allowed)
-        # of one Image for all, the rest is for images
-        rest = view if is_for_all else value
-        chosen[name] = replace(rest, **{each: getattr(view, each) for each in _ALIGNED})
+    for view in views if len(views) == 1 else ():
+        aligned = dict(zip(_ALIGNED, view, strict=True))
+        for name, value in given.items():
+            if not encoded[name].is_mask:
+                continue
+            own = [
+                each for each in aligned if getattr(value, each) not in (getattr(Image, each), aligned[each])
+            ]
+            if own:
+                allowed = f"left out, since {name!r} is a mask, and always has that of the image"
+                raise invalid(f"Image.{own[0]}", getattr(value, own[0]), allowed)
+            # of one Image for all, the rest is for images
+            chosen[name] = replace(Image() if is_for_all else value, **aligned)
     return chosen
-
-
-def _view(image: Image) -> Image:
-    """Return only the options that masks have in common with the image."""
-    return replace(Image(), **{name: getattr(image, name) for name in _ALIGNED})
 
 
 def _check_fits(feature: Feature, image: Image) -> None:

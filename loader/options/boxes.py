@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
-from tfshards.loader.options.validation import check_choice, invalid, is_integer
+from tfshards.loader.options.validation import check_choice, invalid
 from tfshards.schemas.errors import check_strings
 
 BoxFormat: TypeAlias = Literal["xywh", "xyxy", "cxcywh", "yxyx"]
@@ -53,7 +53,7 @@ class Boxes:
         object.__setattr__(self, "along", tuple(self.along))
         if len({self.feature, *self.along}) <= len(self.along):
             raise invalid("Boxes.along", self.along, "each feature once, without the boxes")
-        if isinstance(self.min_visible, bool) or not 0 <= self.min_visible <= 1:
+        if not 0 <= self.min_visible <= 1:
             raise invalid("Boxes.min_visible", self.min_visible, "a share from 0 to 1")
 
 
@@ -86,17 +86,11 @@ class Keypoints:
 
     def __post_init__(self) -> None:
         if self.flip_pairs is not None:
-            if not isinstance(self.flip_pairs, (tuple, list)) or not _are_pairs(self.flip_pairs):
+            pairs = tuple(map(tuple, self.flip_pairs))
+            numbers = [number for pair in pairs for number in pair]
+            is_each_once = len({*numbers}) == len(numbers) == 2 * len(pairs)
+            if not is_each_once or any(len(pair) != 2 or min(pair) < 0 for pair in pairs):
                 allowed = "pairs of numbers from 0, each number once, such as ((1, 2), (3, 4))"
                 raise invalid("Keypoints.flip_pairs", self.flip_pairs, allowed)
-            object.__setattr__(self, "flip_pairs", tuple(map(tuple, self.flip_pairs)))
+            object.__setattr__(self, "flip_pairs", pairs)
         check_choice("Keypoints.format", self.format, (None, *get_args(PointFormat)))
-
-
-def _are_pairs(pairs: Sequence[object]) -> bool:
-    """Return whether these are pairs of numbers from 0 that are all different."""
-    numbers = [
-        number for pair in pairs if isinstance(pair, (tuple, list)) and len(pair) == 2 for number in pair
-    ]
-    are_numbers = all(is_integer(number) and number >= 0 for number in numbers)
-    return are_numbers and len({*numbers}) == len(numbers) == 2 * len(pairs)

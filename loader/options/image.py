@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Real
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
@@ -79,7 +78,8 @@ class Image:
     crop_fraction: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.size is not None and not _is_size(self.size):
+        is_size = self.size is None or all(is_integer(side) and side >= 1 for side in self.size)
+        if not is_size or len(self.size or (1, 1)) != 2:
             raise invalid("Image.size", self.size, "(height, width), each at least 1")
         check_choice("Image.crop", self.crop, (None, *get_args(Crop)))
         if self.crop and self.size is None:
@@ -124,48 +124,30 @@ class Image:
     def _check_normalize(self) -> None:
         name, given = "Image.normalize", self.normalize
         channels = (self.channels,) if self.channels else (1, 3, 4)
-        form = (
-            f"(mean, std), finite numbers or one per channel ({', '.join(map(str, channels))}), std above 0"
-        )
-        if isinstance(given, (tuple, list)) and len(given) == 2:
-            object.__setattr__(self, "normalize", (_per_channel(given[0]), _per_channel(given[1])))
-        elif not isinstance(given, str) or given not in NORMALIZATIONS:
-            raise invalid(name, given, f"{form}; or one of {', '.join(NORMALIZATIONS)}")
+        try:
+            mean, std = (np.array(part, np.float64) for part in self.mean_and_std())
+        except (KeyError, TypeError, ValueError):
+            mean = std = np.array(math.nan)
+        shapes = [(), *((count,) for count in channels)]
+        is_right = mean.shape in shapes and std.shape in shapes
+        if not is_right or not np.all(abs(mean) < math.inf) or not np.all((std > 0) & (std < math.inf)):
+            allowed = (
+                f"(mean, std), finite numbers or one per channel ({', '.join(map(str, channels))}), std "
+                f"above 0; or one of {', '.join(NORMALIZATIONS)}"
+            )
+            raise invalid(name, given, allowed)
         if self.dtype not in FLOAT_DTYPES:
             raise invalid(
                 name, given, f"left out with dtype={self.dtype!r}; use dtype='float32' for fractions"
             )
-        parts = [np.asarray(part) for part in self.mean_and_std()]
-        sizes = {len(part) for part in parts if part.ndim}
-        are_finite = all(np.isfinite(part).all() for part in parts)
-        if not are_finite or not sizes <= {*channels} or not np.all(parts[1] > 0):
-            raise invalid(name, given, form)
-        if np.max(np.abs(parts[0])) > 1:
+        if np.max(abs(mean)) > 1:
             raise invalid(name, given, "for values from 0 to 1: a mean of 127.5 is 0.5, and so is its std")
+        if not isinstance(given, str):
+            # equal to the same numbers in a list, or of NumPy
+            plain = tuple(tuple(part.tolist()) if part.ndim else float(part) for part in (mean, std))
+            object.__setattr__(self, "normalize", plain)
 
 
-def _is_size(size: object) -> bool:
-    if not isinstance(size, (tuple, list)) or len(size) != 2:
-        return False
-    return all(is_integer(side) and side >= 1 for side in size)
-
-
-def _is_range(pair: object) -> bool:
+def _is_range(pair: tuple[float, float]) -> bool:
     """Return whether these are two finite numbers above 0, the smaller one first."""
-    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-        return False
-    if not all(isinstance(each, Real) and not isinstance(each, bool) for each in pair):
-        return False
-    return bool(0 < pair[0] <= pair[1] < math.inf)
-
-
-def _per_channel(part: object) -> PerChannel:
-    """Return a mean or a std as floats, NaN for what is not numbers."""
-    try:
-        values = np.asarray(part)
-    except ValueError:
-        # of different lengths
-        return math.nan
-    if values.dtype.kind not in "iuf" or values.ndim > 1:
-        return math.nan
-    return tuple(map(float, values)) if values.ndim else float(values)
+    return len(pair) == 2 and bool(0 < pair[0] <= pair[1] < math.inf)

@@ -108,9 +108,15 @@ def _assigned() -> dict[str, tuple[int, int]]:
             continue
         try:
             index, count = map(int, given)  # type: ignore[arg-type]
+            is_there = 0 <= index < count
         except ValueError:
-            index, count = -1, 0
-        found[f"{rank} and {size}"] = _checked(f"{rank}={given[0]} and {size}={given[1]}", index, count)
+            is_there = False
+        if not is_there:
+            raise OptionsError(
+                f"{rank}={given[0]} and {size}={given[1]} must be an index and a count above it; unset them, "
+                "or give worker="
+            )
+        found[f"{rank} and {size}"] = index, count
     return found
 
 
@@ -122,32 +128,24 @@ def _cluster_task(text: str) -> tuple[int, int] | None:
     """
     try:
         config = json.loads(text or "{}")
-        cluster = {str(kind): len(hosts) for kind, hosts in dict(config.get("cluster") or {}).items()}
-        task = dict(config.get("task") or {})
-        kind, index = task.get("type"), int(task.get("index", -1))
-    except (ValueError, TypeError, AttributeError):
+        cluster = {kind: len(hosts) for kind, hosts in (config.get("cluster") or {}).items()}
+        task = config.get("task") or {}
+        if not cluster and not task:
+            return None
+        kind, index = task["type"], int(task["index"])
+        chiefs = cluster.get("chief", 0) + cluster.get("master", 0)
+        before = {"chief": 0, "master": 0, "worker": chiefs, "evaluator": 0, "ps": 0}[kind]
+        if kind != "evaluator" and not 0 <= index < cluster[kind]:
+            raise ValueError
+    except (ValueError, TypeError, AttributeError, KeyError):
         raise OptionsError(
             f"TF_CONFIG={text!r} must be a JSON object with a cluster and a task in it"
         ) from None
-    if not cluster and not task:
-        return None
-    if "ps" in cluster or kind == "ps":
+    if "ps" in cluster:
         raise OptionsError(
             "TF_CONFIG names parameter servers, whose coordinator reads for all workers: it needs no worker="
         )
-    if cluster and kind == "evaluator":
-        return 0, 1
-    chiefs = cluster.get("chief", 0) + cluster.get("master", 0)
-    known = {"chief": 0, "master": 0, "worker": chiefs}
-    if kind not in known or not 0 <= index < cluster.get(kind, 0):
-        raise OptionsError(f"TF_CONFIG={text!r} must be a JSON object with a cluster and a task in it")
-    return known[kind] + index, chiefs + cluster.get("worker", 0)
-
-
-def _checked(variables: str, index: int, count: int) -> tuple[int, int]:
-    if not 0 <= index < count:
-        raise OptionsError(f"{variables} must be an index and a count above it; unset them, or give worker=")
-    return index, count
+    return (0, 1) if kind == "evaluator" else (before + index, chiefs + cluster.get("worker", 0))
 
 
 def num_cpus() -> int:

@@ -55,13 +55,8 @@ def check_workers(order: Facts | None, batch_size: int, worker: Worker) -> None:
             f"{divisors(lanes or whole)} workers",
             code="resume-differs",
         )
-    if batch_size * count != whole:
-        raise OptionsError(
-            f"the global batch size is {batch_size * count} (batch_size={batch_size} on each of "
-            f"{counted(count, 'worker')}), but start= belongs to a run with {whole}; use "
-            f"batch_size={whole // count}, or leave start= out to begin a new run",
-            code="resume-differs",
-        )
+    # before lanes of another global batch are looked at
+    check_same_order({"global_batch_size": whole}, {"global_batch_size": batch_size * count})
 
 
 def check_same_order(then: Facts | None, now: Facts) -> None:

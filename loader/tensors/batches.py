@@ -120,17 +120,14 @@ def make_batches(feed: Feed) -> tf.data.Dataset:
 
     def of_iteration(begin: tf.Tensor, end: tf.Tensor) -> tf.data.Dataset:
         def deliver(number: tf.Tensor) -> tf.Tensor:
-            return call_method(feed.deliver, [begin, number], [scalar])[0]
+            is_sign = (number == 2) | (number == feed.sure)
+            return tf.cond(
+                is_sign, lambda: call_method(feed.deliver, [begin, number], [scalar])[0], lambda: number
+            )
 
         # what is requested, and not what is made ahead
-        none = tf.data.Dataset.from_tensors(tf.constant(0, tf.int64))
-        second, sure = (
-            mapped(none, lambda _, at=at: deliver(tf.constant(at, tf.int64))) for at in (2, feed.sure)
-        )
-        marks = none.concatenate(second).concatenate(none.repeat(feed.sure - 3)).concatenate(sure)
-        if feed.sure < 3:
-            marks = none.repeat(feed.sure - 1).concatenate(sure)
-        marked = tf.data.Dataset.zip(_batches(feed, begin, end), marks.concatenate(none.repeat()))
+        marks = mapped(tf.data.Dataset.range(1, tf.int64.max), deliver)
+        marked = tf.data.Dataset.zip(_batches(feed, begin, end), marks)
         return mapped(marked, lambda batch, _: batch)
 
     iterations = mapped(tf.data.Dataset.range(1), lambda _: tuple(call_method(feed.begin, [], [scalar] * 2)))

@@ -86,8 +86,8 @@ FAULTS = [
     (
         "the position of arrays is one step late",
         "loader/array_batches.py",
-        "0 if is_last else step + 1)",
-        "0 if is_last else step + 2)",
+        "self._next += 1\n",
+        "self._next += 2\n",
         "tests/order/test_order_of_batches.py::test_a_run_resumes_at_any_step_on_any_number_of_workers_that_divides_the_lanes",
     ),
     (

@@ -156,8 +156,8 @@ OTHER_RUNS = [
     ({"remainder": "drop"}, ("start= belongs to a run in which", "remainder=", "'keep'")),
     ({"take": 40}, ("start= belongs to a run in which", "the choice of examples")),
     ({"worker": Worker(0, 3)}, ("cannot resume a run", "3 workers", "8 lanes")),
-    ({"batch_size": 16}, ("global batch size is", "is 16", "batch_size=16")),
-    ({"batch_size": 3, "worker": Worker(0, 2)}, ("global batch size is", "is 6", "batch_size=3")),
+    ({"batch_size": 16}, ("global batch size was 8", "here it is 16")),
+    ({"batch_size": 3, "worker": Worker(0, 2)}, ("global batch size was 8", "here it is 6")),
     ({"epochs": 1}, "is after the end"),
 ]
 
