@@ -136,7 +136,6 @@ def _read_all(folder: AnyPath, chosen: ChosenFiles, label: str | None) -> dict[s
 
     def read(path: str, tick: Tick) -> _Read | Problem:
         features = Features(path, label)
-
         records, faults = scan(folder / path, chosen.compression, features.look, tick=lambda _: tick(0))
         for error in faults:
             return Problem(path, f"record {error.record} at byte {error.offset}: {error.fault}")

@@ -60,8 +60,8 @@ def drawn(schema: Schema, side: int, values: Mapping[str, Decoded]) -> Picture:
         size = image.size
         # boxes and keypoints in pixels refer to the stored image
         picture = scaled(image, side, is_upright=all(form.is_normalized for form in forms.values()))
-    for name in marks.keys() - forms.keys():
-        picture = with_mask(picture, cast("bytes", values[name][0]))
+    for mask in (one for one in schema.features if one.is_mask and one.name in marks):
+        picture = with_mask(picture, cast("bytes", values[mask.name][0]))
     pen, limits, width = ImageDraw.Draw(picture), np.array(picture.size) - 1, max(1, side // 100)
     for name, form in forms.items():
         for number, shares in enumerate(_shares(values[name], form, size)):

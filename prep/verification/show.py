@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import accumulate, chain
+from itertools import chain, islice
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -127,12 +127,11 @@ def _first(root: AnyPath, manifest: Manifest, split: str | None, count: int) -> 
     if split is not None and split not in manifest.splits:
         names = ", ".join(map(repr, manifest.splits))
         raise InputError(f"{root} has no split {split!r}; the splits are {names}")
-    sizes = [(name, manifest.splits[name].num_examples) for name in ([split] if split else manifest.splits)]
-    before = accumulate((size for _, size in sizes), initial=0)
-    return chain.from_iterable(
-        examples_at(root, manifest, name, np.arange(min(size, max(0, count - start))))
-        for (name, size), start in zip(sizes, before, strict=False)
+    found = (
+        examples_at(root, manifest, name, np.arange(min(count, manifest.splits[name].num_examples)))
+        for name in ([split] if split else manifest.splits)
     )
+    return islice(chain.from_iterable(found), count)
 
 
 def _save(examples: Sequence[Found], path: AnyPath) -> None:

@@ -170,23 +170,22 @@ def _problems(
 
     def look(shard: Shard, tick: Tick) -> list[Problem]:
         of_file, found = _file_problems(folder, shard, tick), _Companions.of(folder, shard)
-        of_records: list[Problem] = []
+        if not is_deep:
+            return of_file + found.problems
         try:
-            if is_deep:
-                of_records = _record_problems(folder, shard, manifest, found, decode, tick)
-            if is_deep and of_file and not of_records:
-                how = "" if manifest.compression == "none" else ", or compressed differently"
-                message = f"its records are those that were written, but in a different order{how}"
-                of_records.append(Problem(shard.path, message))
+            of_records = _record_problems(folder, shard, manifest, found, decode, tick)
         except OSError as error:
             # as before, when its digest was computed, or only now
             of_file = of_file or [Problem(shard.path, f"cannot be read: {error.strerror}")]
             return of_file + found.problems
-        if is_deep and not of_records:
-            if found.keys:
-                hashes[shard] = hash_array(map(hash_key, found.keys))
+        if not of_records:
+            hashes[shard] = hash_array(map(hash_key, found.keys or ()))
             if found.labels is not None:
                 labels[shard] = found.labels
+            if of_file:
+                how = "" if manifest.compression == "none" else ", or compressed differently"
+                message = f"its records are those that were written, but in a different order{how}"
+                of_records = [Problem(shard.path, message)]
         return of_file + of_records + found.problems
 
     with Meter("verify", num_bytes) as meter:

@@ -4,10 +4,10 @@ RUN = "tests/surface/test_pages.py::test_the_code_of_a_section_runs_and_has_its_
 
 FAULTS = [
     (
-        "show prints one example too many",
+        "show prints one example too few",
         "prep/verification/show.py",
-        "max(0, count - start)",
-        "max(0, count + 1 - start)",
+        "return islice(chain.from_iterable(found), count)",
+        "return islice(chain.from_iterable(found), max(1, count - 1))",
         f"{RUN}[maintain: How do I look at a dataset?]",
     ),
     (

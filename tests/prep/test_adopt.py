@@ -485,13 +485,3 @@ def test_invalid_names_and_arguments_are_refused(tmp_path):
     write(tmp_path / "my data" / "a", numbered([1]))
     with pytest.raises(InputError, match=r"'my data'.*name="):
         adopt(tmp_path / "my data")
-
-
-def test_a_file_that_vanishes_while_others_are_read_ends_the_run(tmp_path):
-    write(tmp_path / "0.tfrecord", numbered([0]))
-    # reading it has to be stopped
-    write(tmp_path / "1.tfrecord", numbered([0]) * 50_000)
-    (tmp_path / "README").touch()
-    with pytest.raises(FileNotFoundError):
-        logged(adopt, lambda _: (tmp_path / "0.tfrecord").unlink())(tmp_path)
-    assert sorted(os.listdir(tmp_path)) == ["1.tfrecord", "README"]

@@ -204,17 +204,6 @@ def test_a_damaged_manifest_is_refused_and_its_copy_makes_it_again(dataset, cont
     assert "does not exist" in str(caught.value)
 
 
-def test_a_record_that_does_not_show_whose_folder_it_is_in_is_named(dataset):
-    record = f"{read_manifest(dataset).folder}/build.json"
-    damaged = (dataset / record).read_bytes().replace(b"tfshards build", b"tfshardz build")
-    (dataset / record).write_bytes(damaged)
-    assert [problem.place for problem in verify(dataset).problems] == [record]
-    report = verify(dataset, repair=True)
-    assert (report.repaired, [problem.place for problem in report.problems]) == ((), [record])
-    assert "build.json" in report.remedies[0]
-    assert (dataset / record).read_bytes() == damaged
-
-
 def test_the_command_for_a_dataset_whose_folder_was_renamed_gives_its_name(
     dataset, photos, contents, tmp_path
 ):

@@ -19,7 +19,7 @@ from tests.prep.derived import write
 from tests.prep.pages import Parsed, parsed
 from tfshards.prep import Arrays, ImageFolder, Options, build, report
 from tfshards.prep.reporting import report as page_of
-from tfshards.schemas import BuildError, FormatError, InputError, OptionsError, read_manifest
+from tfshards.schemas import BuildError, FormatError, InputError, read_manifest
 
 # A class name, and a key, that would become elements of a page that does not escape them.
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -207,8 +207,3 @@ def test_a_dataset_without_pictures_and_labels_has_records(tmp_path, monkeypatch
     assert not page.all("img")
     assert not page.all("section", id="classes")
     assert len(page.all("details")) == 1 + 10
-
-
-def test_a_seed_that_is_not_an_integer_is_refused(built, tmp_path):
-    with pytest.raises(OptionsError, match="seed=True"):
-        report(built.dataset, tmp_path / "page.html", seed=True)
