@@ -67,7 +67,8 @@ def convert(
         if header.is_transparent:
             detail = "16 bits with a transparent value: depth=8 blends it, 'tfshards build arrays' keeps 16"
             raise ImageError(Reason.UNSUPPORTED, detail)
-        picture = Image.fromarray(depth.gray_samples(image, header))
+        values = depth.gray_values(image)
+        picture = Image.fromarray(depth.WHITE - values if header.is_inverted else values)
     else:
         picture = _with_channels(depth.with_eight_bits(image, header, notes.append), options, notes.append)
     if turn != 1:

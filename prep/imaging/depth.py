@@ -32,15 +32,6 @@ def gray_values(image: Image.Image) -> npt.NDArray[np.uint16]:
     return values.astype(np.uint16)
 
 
-def gray_samples(image: Image.Image, header: Header) -> npt.NDArray[np.uint16]:
-    """Return the values of an image as for ``gray_values``, scaled so that white is 65,535."""
-    values = gray_values(image)
-    if header.format == "TIFF" and header.white:
-        # Pillow puts 12 bits into the lower ones; scaled as those of PGM, whose header states white
-        values = ((values.astype(np.uint32) * WHITE + header.white // 2) // header.white).astype(np.uint16)
-    return WHITE - values if header.is_inverted else values
-
-
 def with_eight_bits(image: Image.Image, header: Header, note: Callable[[str], None]) -> Image.Image:
     """Return a loaded gray image with more than 8 bits, or of floats, with 8.
 
@@ -57,9 +48,7 @@ def with_eight_bits(image: Image.Image, header: Header, note: Callable[[str], No
     note("16 bits to 8" if header.bits <= 16 else "32 bits to 8")
     if image.mode == "I" and not ((values >= 0) & (values <= WHITE)).all():
         raise ImageError(Reason.UNSUPPORTED, "mode I: has values outside of 0 (black) to 65535 (white)")
-    # Pillow puts 12 bits of a TIFF into the lower ones
-    used = header.bits if header.format == "TIFF" and header.white else 16
-    upper = (values >> used - 8).astype(np.uint8)
+    upper = (values >> 8).astype(np.uint8)
     gray = Image.fromarray(255 - upper if header.is_inverted else upper)
     if header.is_transparent:
         gray.putalpha(Image.fromarray((values != image.info["transparency"]).astype(np.uint8) * 255))

@@ -79,7 +79,7 @@ FAULTS = [
         "(sides - box) // 3, box]",
         "tests/loader/test_images.py::test_images_are_resized_and_cut_as_their_names_say",
     ),
-    ("16 bits keep the lower byte", DEPTH, "values >> used - 8", "values & 255", SHOWN),
+    ("16 bits keep the lower byte", DEPTH, "values >> 8", "values & 255", SHOWN),
     (
         "EXIF 5 is turned as 7",
         CONVERT,
@@ -102,7 +102,7 @@ FAULTS = [
     ("0 is black in 16 bits", DEPTH, "255 - upper if header.is_inverted", "255 - upper if False", SHOWN),
     (
         "0 is black in images of 16 bits",
-        DEPTH,
+        CONVERT,
         "WHITE - values if header.is_inverted",
         "WHITE - values if False",
         f"{IMAGES}[0_is_white_in_16_bits]",
