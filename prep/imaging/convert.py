@@ -57,7 +57,6 @@ def convert(
         turn: the EXIF orientation to apply to the pixels that Pillow decodes.
         size: width and height of the stored image.
     """
-    was_jpeg = image.format in ("JPEG", "MPO")
     image.load()
     # what was decoded may have another size than the header states
     check_size(image.size, options)
@@ -77,14 +76,13 @@ def convert(
         picture = _with_channels(_with_eight_bits(image, header, notes.append), options, notes.append)
     if turn != 1:
         picture = turned_upright(picture, turn)
-    if size != picture.size:
+    resizes = size != picture.size
+    if resizes:
         picture = _resized(picture, size, options)
         notes.append("resized")
-    else:
-        was_jpeg = False
     if is_deep and picture.mode != "I;16":
         picture = _with_sixteen_bits(picture, options, notes.append)
-    return _encode(picture, options, was_jpeg)
+    return _encode(picture, options, is_photo=resizes and header.format == "JPEG")
 
 
 def _class_numbers(image: Image.Image, header: Header, *, is_deep: bool) -> Image.Image:
@@ -213,12 +211,12 @@ def _with_sixteen_bits(
     return Image.fromarray(values * np.uint16(_WHITE // 0xFF))
 
 
-def _encode(picture: Image.Image, options: ImageOptions, was_jpeg: bool) -> bytes:
+def _encode(picture: Image.Image, options: ImageOptions, *, is_photo: bool) -> bytes:
     # drop the color profile and the transparent color of the original file
     picture.info = {}
     encoded = io.BytesIO()
     as_jpeg = options.format == "jpeg" or (
-        options.format == "keep" and (was_jpeg or options.jpeg_quality is not None)
+        options.format == "keep" and (is_photo or options.jpeg_quality is not None)
     )
     if as_jpeg and picture.mode in ("L", "RGB"):
         check_side(picture.size, "jpeg")
