@@ -62,6 +62,8 @@ def _loss(image: Header, options: ImageOptions) -> str | None:
     if image.compression in _UNSURE:
         name = _UNSURE[image.compression]
         return f"TIFF with {name} inside, whose missing pixels go unnoticed; save it with another compression"
+    if image.format == "TIFF" and image.bits == 12:
+        return "TIFF of 12 bits; save it with 16"
     read = Image.getmodebands(image.mode)
     if image.num_bands > read:
         bands = f"has {image.num_bands} bands, but {image.mode} has {read}"

@@ -1,4 +1,8 @@
-"""Turn, resize and encode the pixels of an image, in the channels and the depth that are stored."""
+"""Turn, resize and encode the pixels of an image, in the channels and the depth that are stored.
+
+Pillow has no pictures of several channels of 16 bits: it drops the lower byte of each sample. So only gray
+ones are stored with 16 bits.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.prep.imaging import depth
 from tfshards.prep.imaging.acceptance import check_side, check_size
-from tfshards.prep.imaging.masks import class_numbers
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.imaging.pillow import Header, Image, Picture, one_at_a_time
 from tfshards.prep.imaging.reasons import ImageError, Reason
@@ -30,6 +32,8 @@ _TURNS = {
 REDUCING_GAP = 3
 # For photos, files are as small as with zlib-ng's default level 6, in less than half the time.
 _PNG_LEVEL = 3
+# Of 16 bits.
+_WHITE = 0xFFFF
 # Modes that PNG has, and the EXIF data with it; others are stored as TIFF.
 _IN_PNG = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
 
@@ -53,33 +57,95 @@ def convert(
         turn: the EXIF orientation to apply to the pixels that Pillow decodes.
         size: width and height of the stored image.
     """
-    was_jpeg = image.format in ("JPEG", "MPO")
     image.load()
     # what was decoded may have another size than the header states
     check_size(image.size, options)
     _check_sign(image, header)
     is_deep = options.depth == 16
     if options.mask:
-        picture = class_numbers(image, header, is_deep=is_deep)
+        picture = _class_numbers(image, header, is_deep=is_deep)
     elif header.depth not in ("gray", "float"):
         picture = _with_channels(image, options, notes.append)
     elif is_deep:
         if header.is_transparent:
             detail = "16 bits with a transparent value: depth=8 blends it, 'tfshards build arrays' keeps 16"
             raise ImageError(Reason.UNSUPPORTED, detail)
-        picture = Image.fromarray(depth.gray_samples(image, header))
+        values = _gray_values(image)
+        picture = Image.fromarray(_WHITE - values if header.is_inverted else values)
     else:
-        picture = _with_channels(depth.with_eight_bits(image, header, notes.append), options, notes.append)
+        picture = _with_channels(_with_eight_bits(image, header, notes.append), options, notes.append)
     if turn != 1:
         picture = turned_upright(picture, turn)
-    if size != picture.size:
+    resizes = size != picture.size
+    if resizes:
         picture = _resized(picture, size, options)
         notes.append("resized")
-    else:
-        was_jpeg = False
     if is_deep and picture.mode != "I;16":
         picture = _with_sixteen_bits(picture, options, notes.append)
-    return _encode(picture, options, was_jpeg)
+    return _encode(picture, options, is_photo=resizes and header.format == "JPEG")
+
+
+def _class_numbers(image: Image.Image, header: Header, *, is_deep: bool) -> Image.Image:
+    """Return a loaded mask as a picture of its numbers in the file: palette indices or gray.
+
+    Args:
+        image: the mask, loaded.
+        header: of its file.
+        is_deep: whether numbers may have 16 bits.
+    """
+    if image.mode == "P":
+        return Image.fromarray(np.asarray(image))
+    if is_deep and header.depth in ("gray", "float"):
+        return Image.fromarray(_gray_values(image))
+    if image.mode in ("1", "L"):
+        values = np.asarray(image.convert("L"))
+        if header.is_inverted:
+            # Pillow has exchanged black and white
+            values = 0xFF - values
+        if header.white is not None:
+            # exact, since the numbers are at least one step of the decoded values apart
+            values = ((values.astype(np.uint16) * header.white + 0x7F) // 0xFF).astype(np.uint8)
+        return Image.fromarray(values)
+    more = "; mask_depth=16 allows 16" if image.mode.startswith("I") else ""
+    raise ImageError(Reason.UNSUPPORTED, f"mode {image.mode}: a mask has one channel of at most 8 bits{more}")
+
+
+def _gray_values(image: Image.Image) -> npt.NDArray[np.uint16]:
+    """Return the values of a loaded gray image with more than 8 bits per sample, shape (height, width).
+
+    Raises:
+        ImageError: they do not fit 16 bits.
+    """
+    if image.mode == "F":
+        detail = "floats do not fit 16 bits; 'tfshards build arrays' stores arrays of them as float32"
+        raise ImageError(Reason.UNSUPPORTED, detail)
+    values = np.asarray(image)
+    if not ((values >= 0) & (values <= _WHITE)).all():
+        raise ImageError(Reason.UNSUPPORTED, f"mode {image.mode}: has values outside of 0 to {_WHITE}")
+    return values.astype(np.uint16)
+
+
+def _with_eight_bits(image: Image.Image, header: Header, note: Callable[[str], None]) -> Image.Image:
+    """Return a loaded gray image with more than 8 bits, or of floats, with 8.
+
+    The upper 8 of 16 bits are used, as in TensorFlow and, for color, in Pillow. White is 65,535 for 32-bit
+    integers and 1.0 for floats; a picture with values outside that range is rejected, since files do not
+    state what these mean.
+    """
+    values = np.asarray(image)
+    if image.mode == "F":
+        note("float to 8 bits")
+        if not ((values >= 0) & (values <= 1)).all():
+            raise ImageError(Reason.UNSUPPORTED, "mode F: has values outside of 0 (black) to 1 (white)")
+        return Image.fromarray(np.rint((1 - values if header.is_inverted else values) * 255).astype(np.uint8))
+    note("16 bits to 8" if header.bits <= 16 else "32 bits to 8")
+    if image.mode == "I" and not ((values >= 0) & (values <= _WHITE)).all():
+        raise ImageError(Reason.UNSUPPORTED, "mode I: has values outside of 0 (black) to 65535 (white)")
+    upper = (values >> 8).astype(np.uint8)
+    gray = Image.fromarray(255 - upper if header.is_inverted else upper)
+    if header.is_transparent:
+        gray.putalpha(Image.fromarray((values != image.info["transparency"]).astype(np.uint8) * 255))
+    return gray
 
 
 def _check_sign(image: Image.Image, header: Header) -> None:
@@ -125,7 +191,7 @@ def _resized(picture: Image.Image, size: tuple[int, int], options: ImageOptions)
     if picture.mode == "I;16":
         exact = Image.fromarray(np.asarray(picture).astype(np.float32))
         values = np.asarray(exact.resize(size, Image.Resampling.LANCZOS))
-        return Image.fromarray(np.rint(values).clip(0, depth.WHITE).astype(np.uint16))
+        return Image.fromarray(np.rint(values).clip(0, _WHITE).astype(np.uint16))
     return picture.resize(size, Image.Resampling.LANCZOS, reducing_gap=REDUCING_GAP)
 
 
@@ -142,15 +208,15 @@ def _with_sixteen_bits(
             f"{picture.mode}, but depth=16 stores gray: channels=1 converts to it",
         )
     note("8 bits to 16")
-    return Image.fromarray(values * np.uint16(depth.WHITE // 0xFF))
+    return Image.fromarray(values * np.uint16(_WHITE // 0xFF))
 
 
-def _encode(picture: Image.Image, options: ImageOptions, was_jpeg: bool) -> bytes:
+def _encode(picture: Image.Image, options: ImageOptions, *, is_photo: bool) -> bytes:
     # drop the color profile and the transparent color of the original file
     picture.info = {}
     encoded = io.BytesIO()
     as_jpeg = options.format == "jpeg" or (
-        options.format == "keep" and (was_jpeg or options.jpeg_quality is not None)
+        options.format == "keep" and (is_photo or options.jpeg_quality is not None)
     )
     if as_jpeg and picture.mode in ("L", "RGB"):
         check_side(picture.size, "jpeg")

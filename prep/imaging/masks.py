@@ -1,14 +1,10 @@
-"""Masks, whose values are numbers of classes or objects: read them exactly, and fit them to their image."""
+"""Where the pixels of an image and of its masks are: sizes, and turns by EXIF orientations."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
-from tfshards.prep.imaging.depth import gray_values
-from tfshards.prep.imaging.pillow import Header, Image
 from tfshards.prep.imaging.reasons import ImageError, Reason
 
 # EXIF orientations that exchange width and height.
@@ -55,28 +51,3 @@ def mask_turn(mask: Geometry, images: Sequence[Geometry]) -> int:
         )
     sizes = " or ".join(dict.fromkeys("{} x {}".format(*image.upright) for image in images))
     raise ImageError(Reason.MISMATCH, f"{wide} x {high} pixels, but its image has {sizes}")
-
-
-def class_numbers(image: Image.Image, header: Header, *, is_deep: bool) -> Image.Image:
-    """Return a loaded mask as a picture of its numbers in the file: palette indices or gray.
-
-    Args:
-        image: the mask, loaded.
-        header: of its file.
-        is_deep: whether numbers may have 16 bits.
-    """
-    if image.mode == "P":
-        return Image.fromarray(np.asarray(image))
-    if is_deep and header.depth in ("gray", "float"):
-        return Image.fromarray(gray_values(image))
-    if image.mode in ("1", "L"):
-        values = np.asarray(image.convert("L"))
-        if header.is_inverted:
-            # Pillow has exchanged black and white
-            values = 0xFF - values
-        if header.white is not None:
-            # exact, since the numbers are at least one step of the decoded values apart
-            values = ((values.astype(np.uint16) * header.white + 0x7F) // 0xFF).astype(np.uint8)
-        return Image.fromarray(values)
-    more = "; mask_depth=16 allows 16" if image.mode.startswith("I") else ""
-    raise ImageError(Reason.UNSUPPORTED, f"mode {image.mode}: a mask has one channel of at most 8 bits{more}")

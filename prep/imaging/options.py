@@ -128,12 +128,9 @@ class ImageOptions:
     def _resolve_for_training(self, side: int) -> None:
         """Set the options that ``for_training`` stands for."""
         _check_integer("for_training", side, LONGEST["jpeg"])
-        for name, allowed in (("resize", (None,)), ("format", ("keep", "jpeg", "pixels"))):
-            if getattr(self, name) not in allowed:
-                raise OptionsError(
-                    f"for_training= decides the size and the format, and {name}={getattr(self, name)!r} was "
-                    "given; leave one of them out"
-                )
+        if self.resize is not None or self.format == "png":
+            name = "resize" if self.resize is not None else "format"
+            raise OptionsError(f"for_training= decides {name}=; leave one of them out")
         chosen: dict[str, object] = {"resize": f"short={round(_MARGIN * side)}", "for_training": None}
         if self.format != "pixels":
             quality = _TRAINING_QUALITY if self.jpeg_quality is None else self.jpeg_quality

@@ -207,9 +207,7 @@ def header_of(image: Image.Image, data: bytes, built: Structure | None = None) -
         bits = 8 if white is None else white.bit_length()
     elif image.mode == "1":
         white = 1
-    elif image.format in ("PNG", "TIFF") and (
-        bits < 8 if image.mode == "L" else image.mode == "I;16" and bits == 12
-    ):
+    elif image.format in ("PNG", "TIFF") and image.mode == "L" and bits < 8:
         white = (1 << bits) - 1
     return Header(
         row.name or str(image.format),

@@ -115,9 +115,9 @@ PIXELS = [
     pic("16 bits of TIFF are kept", ("a.tif", picture(DEEP, ".tif")), DEEP, AGAIN, depth=16, channels=1),
     pic("8 bits become 16", picture(GRAY), GRAY.astype(np.uint16) * 257, AGAIN | {"8 bits to 16": 1},
         depth=16, channels=1),
-    *(pic(f"12 bits of {suffix} as 16", (f"a{suffix}", data), np.rint(TWELVE * (65535 / 4095)).astype(
-        np.uint16), AGAIN, depth=16, channels=1) for suffix, data in ((".tif", gray_tiff(TWELVE, 12)),
-        (".pgm", pgm(TWELVE, 4095)))),
+    pic("12 bits of .pgm as 16", ("a.pgm", pgm(TWELVE, 4095)), np.rint(TWELVE * (65535 / 4095)).astype(
+        np.uint16), AGAIN, depth=16, channels=1),
+    rejected("12 bits of .tif", "a.tif", gray_tiff(TWELVE, 12), "unsupported", **GRAY_16),
     pic("16 bits of big-endian TIFF", ("a.tif", gray_tiff(DEEP, 16)), DEEP, AGAIN, depth=16,
         channels=1),
     pic("color as gray of 16 bits", png(1), LUMA.astype(np.uint16) * 257, AGAIN | {"colour to grey": 1,
@@ -296,8 +296,8 @@ MASKS = [
     *(one_mask(f"{suffix} of {bits} bits", png(1), data, GRAY % 2**bits, suffix, count=AGAIN)
         for bits in (2, 4) for suffix, data in ((".png", plain(GRAY % 2**bits, bits)), (".tif",
         gray_tiff(GRAY % 2**bits, bits)))),
-    *(one_mask(f"TIFF of {bits} bits", png(1), gray_tiff(DEEP >> 16 - bits, bits), DEEP >> 16 - bits, ".tif",
-        features="mask uint16 ? ? 1", mask_depth=16, count=AGAIN) for bits in (12, 16)),
+    one_mask("TIFF of 16 bits", png(1), gray_tiff(DEEP, 16), DEEP, ".tif", features="mask uint16 ? ? 1",
+        mask_depth=16, count=AGAIN),
     *(one_mask(f"where 0 is white, {bits} bits, {order}", png(1), tiff(Page(GRAY % 2**bits, 0, bits=bits),
         order=order), GRAY % 2**bits, ".tif", count=AGAIN) for bits in (1, 2, 4) for order in "<>"),
     *(one_mask(f"where 0 is white, {name}", png(1), tiff(page, order=order), page.numbers, ".tif",

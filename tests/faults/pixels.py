@@ -4,7 +4,7 @@ BOXES, CROPS = (f"loader/examples/{name}.py" for name in ("boxes", "crops"))
 PLACES, MASKS = "prep/imaging/coordinates.py", "prep/imaging/masks.py"
 GEOMETRY = "tests/pixels/test_geometry.py"
 DECLARED = f"{GEOMETRY}::test_what_was_declared_stays_on_what_it_marked"
-CONVERT, DEPTH = "prep/imaging/convert.py", "prep/imaging/depth.py"
+CONVERT = "prep/imaging/convert.py"
 PILLOW, RULES = "prep/imaging/pillow.py", "prep/imaging/acceptance.py"
 IMAGES = "tests/conformance/test_images.py::test_images_and_masks_become_what_they_show_or_are_refused"
 CORPUS = "tests/pixels/test_corpus.py"
@@ -79,7 +79,7 @@ FAULTS = [
         "(sides - box) // 3, box]",
         "tests/loader/test_images.py::test_images_are_resized_and_cut_as_their_names_say",
     ),
-    ("16 bits keep the lower byte", DEPTH, "values >> used - 8", "values & 255", SHOWN),
+    ("16 bits keep the lower byte", CONVERT, "values >> 8", "values & 255", SHOWN),
     (
         "EXIF 5 is turned as 7",
         CONVERT,
@@ -90,7 +90,7 @@ FAULTS = [
     ("EXIF of photos is ignored", CONVERT, "return found if found in _TURNS else 1", "return 1", SHOWN),
     (
         "floats out of range become white",
-        DEPTH,
+        CONVERT,
         "if not ((values >= 0) & (values <= 1)).all():",
         "if False:",
         OUTCOMES,
@@ -99,17 +99,17 @@ FAULTS = [
     ("resized photos get another filter", CONVERT, "Resampling.LANCZOS, red", "Resampling.BOX, red", BYTES),
     ("AVIF of 10 bits is taken for one of 8", PILLOW, "(each >> 5 & 2)", "0", OUTCOMES),
     ("a band after the third is lost", RULES, "if image.num_bands > read:", "if False:", OUTCOMES),
-    ("0 is black in 16 bits", DEPTH, "255 - upper if header.is_inverted", "255 - upper if False", SHOWN),
+    ("0 is black in 16 bits", CONVERT, "255 - upper if header.is_inverted", "255 - upper if False", SHOWN),
     (
         "0 is black in images of 16 bits",
-        DEPTH,
-        "WHITE - values if header.is_inverted",
-        "WHITE - values if False",
+        CONVERT,
+        "_WHITE - values if header.is_inverted",
+        "_WHITE - values if False",
         f"{IMAGES}[0_is_white_in_16_bits]",
     ),
     (
         "white is 0 in masks",
-        MASKS,
+        CONVERT,
         "if header.is_inverted:",
         "if False:",
         f"{IMAGES}[mask_where_0_is_white,_8_bits]",

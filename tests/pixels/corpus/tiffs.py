@@ -81,7 +81,7 @@ KINDS: dict[str, Kind] = {
     "TIFF, palette": converted(".tif", encoded(PALETTE, "TIFF"), "palette to RGB"),
     "TIFF, 16 bits": converted(".tif", encoded(GRAY_16, "TIFF"), "16 bits to 8"),
     "TIFF, 16 bits, big-endian": converted(".tif", gray(16, order=">"), "16 bits to 8"),
-    "TIFF, 12 bits": converted(".tif", gray(12), "16 bits to 8"),
+    "TIFF, 12 bits": rejected(".tif", gray(12), "unsupported"),
     "TIFF, 32 bits": converted(
         ".tif", encoded(Image.fromarray(np.asarray(GRAY_16).astype(np.int32)), "TIFF"), "32 bits to 8"
     ),
