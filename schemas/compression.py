@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import zlib
-from collections.abc import Iterable
 from typing import BinaryIO, Literal, TypeAlias, cast
 
 Compression: TypeAlias = Literal["none", "gzip"]
@@ -13,16 +12,6 @@ Compression: TypeAlias = Literal["none", "gzip"]
 CODEC_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
 # The most bytes that one compressed byte can hold: zlib.net/zlib_tech.html
 MAX_RATIO = 1032
-
-_LEVEL = 6
-
-
-def compress(buffers: Iterable[bytes]) -> bytes:
-    """Return the compressed bytes of some frames; a shard holds them one after the other."""
-    # 16 selects the header of gzip (RFC 1952), in which zlib sets the time to 0. Each call writes one member,
-    # so that threads can compress several in parallel.
-    compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
-    return b"".join([*map(compressor.compress, buffers), compressor.flush()])
 
 
 def unpacked(file: BinaryIO) -> BinaryIO:

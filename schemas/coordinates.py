@@ -32,9 +32,3 @@ class Coordinates(NamedTuple):
 def coordinates_of(features: Iterable[Feature]) -> dict[str, Coordinates]:
     """Return the coordinates of the features that have any, by name."""
     return {each.name: Coordinates.parse(each.coordinates) for each in features if each.coordinates}
-
-
-def seems_boxes(feature: Feature) -> bool:
-    """Return whether a feature has four numbers, or rows of four, and is named like boxes."""
-    has_numbers = feature.is_numeric and feature.dtype.startswith(("int", "uint", "float"))
-    return has_numbers and feature.shape in ((4,), (None, 4)) and "box" in feature.name.lower()

@@ -40,12 +40,5 @@ def pixel_images(features: Iterable[Feature]) -> dict[str, Feature]:
     return {name: image for name, image in found.items() if image}
 
 
-def left_behind(features: Iterable[Feature], images: Iterable[Feature]) -> list[str]:
-    """Return the names of raw features, such as masks, that have the sides of one of these images."""
-    sides = [_sides(image) for image in images]
-    names = [feature.name for feature in features if feature.is_raw and feature.shape[:2] in sides]
-    return [name for name in names if name not in [image.name for image in images]]
-
-
 def _sides(image: Feature) -> tuple[int, ...]:
     return tuple(side or 0 for side in image.shape[:2])

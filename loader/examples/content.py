@@ -22,7 +22,7 @@ from tfshards.loader.reading.source import OpenSplit
 from tfshards.schemas import Feature, OptionsError, Schema
 from tfshards.schemas.coordinates import coordinates_of
 from tfshards.schemas.index import IntArray as Ints
-from tfshards.schemas.pixels import as_image, left_behind, likely_images, pixel_images
+from tfshards.schemas.pixels import as_image, likely_images, pixel_images
 
 # The name of the seeds of the user's function, among draws.
 MAP_SEED = "map seed"
@@ -83,7 +83,7 @@ def unmoved_arrays(features: Sequence[Feature], images: Mapping[str, Image]) -> 
         f"{name!r} is delivered as stored, but {moved[0].name!r}, which has the same sides, is resized, "
         f"cropped or flipped; give both the same seed, as image={{{name!r}: loader.Image(...)}}, with "
         'method="nearest" for numbers of classes, or leave it out with select='
-        for name in left_behind(features, moved)
+        for name in _left_behind(features, moved)
     ]
 
 
@@ -280,3 +280,10 @@ def pixels_shape(feature: Feature, image: Image) -> tuple[int | None, ...]:
 def without_elements(features: Sequence[Feature]) -> list[Feature]:
     """Return the features whose values have no elements; see ``loader/tensors`` for what replaces them."""
     return [feature for feature in features if not feature.is_encoded and 0 in feature.shape]
+
+
+def _left_behind(features: Sequence[Feature], images: Sequence[Feature]) -> list[str]:
+    """Return the names of raw features, such as masks, that have the sides of one of these images."""
+    sides = [image.shape[:2] for image in images]
+    names = [feature.name for feature in features if feature.is_raw and feature.shape[:2] in sides]
+    return [name for name in names if name not in [image.name for image in images]]

@@ -349,7 +349,7 @@ class Frames:
         """Return the open file of a shard; those that were used last are kept."""
         with self._lock:
             if shard not in self._files:
-                with open_regular(self.paths[shard], buffering=0) as file:
+                with self.paths[shard].open_regular(buffering=0) as file:
                     self._files[shard] = _File(os.dup(file.fileno()))
                 if len(self._files) > _MOST_OPEN:
                     # closed when no thread reads it any more

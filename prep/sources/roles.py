@@ -11,7 +11,6 @@ from typing import Literal, TypeAlias, get_args
 from tfshards.prep.imaging.formats import SUFFIXES, is_encoded
 from tfshards.prep.sources.classes import repeated
 from tfshards.schemas import Feature, InputError, OptionsError
-from tfshards.schemas.coordinates import seems_boxes
 from tfshards.schemas.errors import listed, one_line
 from tfshards.schemas.schema import BOX_ORDERS, NORMALIZED
 
@@ -269,7 +268,7 @@ def check_undeclared_boxes(features: Iterable[Feature], where: str) -> None:
     numbers: dict[str, str] = {}
     for feature in features:
         name = feature.name
-        if seems_boxes(feature):
+        if _seems_boxes(feature):
             raise InputError(
                 f"{where}: the column {name!r} seems to hold boxes; {flag(name, 'xywh')} or another of "
                 f"{', '.join(BOX_ORDERS)}, with {NORMALIZED} for fractions, takes them as boxes; "
@@ -289,3 +288,9 @@ def check_undeclared_boxes(features: Iterable[Feature], where: str) -> None:
                 f"{flag('bbox', 'xyxy')}, or xyxy{NORMALIZED} for fractions; {flag(names[0], 'value')} "
                 "stores the numbers as they are"
             )
+
+
+def _seems_boxes(feature: Feature) -> bool:
+    """Return whether a feature has four numbers, or rows of four, and is named like boxes."""
+    has_numbers = feature.is_numeric and feature.dtype.startswith(("int", "uint", "float"))
+    return has_numbers and feature.shape in ((4,), (None, 4)) and "box" in feature.name.lower()

@@ -110,7 +110,9 @@ class RemotePath(Stored):
     def absolute(self) -> RemotePath:
         return self
 
-    normalized = resolve = absolute
+    resolve = absolute
+
+    normalized = absolute
 
     def real_name(self) -> str:
         return str(self)

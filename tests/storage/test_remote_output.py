@@ -94,7 +94,7 @@ def test_a_resumed_build_reads_no_shard_and_writes_those_again_that_were_replace
     next(path for path in shards if path.name.endswith("00001-of-00004")).unlink()
     next(path for path in shards if path.name.endswith("00002-of-00004.idx")).unlink()
     opened = []
-    monkeypatch.setattr(RemotePath, "open", lambda path, *_: opened.append(path))
+    monkeypatch.setattr(RemotePath, "open_regular", lambda path, *_: opened.append(path))
     log.clear()
     assert quiet_build(source, out, shards=4) == whole
     assert "resuming the build: 1 of 4 shards finished" in log
