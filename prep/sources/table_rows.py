@@ -169,7 +169,7 @@ class RowSource(Source):
         images = [column for column in columns if column.is_image]
         features = [image_feature(each.feature, self.images, each.role or "") for each in images]
         features += [column.feature for column in values.values()]
-        roles: dict[str, Json] = {each.name: each.role for each in columns if each.role and each != fault}
+        roles: dict[str, Json] = {each.name: each.role for each in columns if each.role not in (None, "fault")}
         rows = Rows(
             num_rows=num_rows,
             features=features,
