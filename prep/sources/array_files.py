@@ -12,7 +12,7 @@ import shlex
 import shutil
 import threading
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -22,14 +22,12 @@ from typing import IO, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.prep.records.example import Values
 from tfshards.prep.sources.fetching import changed, unreadable
-from tfshards.schemas import Feature, InputError, TfshardsError
-from tfshards.schemas.columns import from_bits, raw_bytes, without_bfloat16
+from tfshards.schemas import InputError, TfshardsError
+from tfshards.schemas.columns import without_bfloat16
 from tfshards.schemas.compression import MAX_RATIO
 from tfshards.schemas.digests import HASH, digest_of
-from tfshards.schemas.index import IntArray
-from tfshards.schemas.storage import AnyPath, LocalPath, any_path
+from tfshards.schemas.storage import LocalPath, any_path
 from tfshards.schemas.storage.reader import stamp_of
 from tfshards.schemas.storage.stored import size_of
 
@@ -135,7 +133,7 @@ def _write_copy(file: IO[bytes], size: int, path: LocalPath) -> None:
 def _opened(path: Path, where: str, content: str = "", dtype: str = "") -> OpenArray:
     """Return the array in an .npy file; ``content`` identifies that of a copy."""
     try:
-        values = _mapped(path)
+        values = mapped(path)
         declared, size = values.offset + values.nbytes, path.stat().st_size
     except Exception as error:  # NumPy's parser raises almost anything
         raise InputError(
@@ -157,7 +155,8 @@ def _described(values: AnyArray, name: str, order: str, content: str, dtype: str
     return OpenArray(values, dtype or values.dtype.name, ArrayFile(name, len(values), row_bytes, identity))
 
 
-def _mapped(path: Path) -> np.memmap[tuple[int, ...], np.dtype[np.generic]]:
+def mapped(path: Path) -> np.memmap[tuple[int, ...], np.dtype[np.generic]]:
+    """Return the array in an .npy file, mapped into memory."""
     # a shape may have more elements than can be counted
     with _PARSING, np.errstate(over="ignore"):
         return np.lib.format.open_memmap(path, "r")
@@ -301,53 +300,3 @@ class _Copy:
             return _described(without_bfloat16(self.first), "", "C", content, dtype)
         self._write_header(self.path)
         return _opened(self.path, where, content, dtype)
-
-
-class MappedArrays:
-    """Arrays in files, each of which is mapped into memory when it is first read.
-
-    Copies are in the given folder, which may be one of a store.
-    """
-
-    def __init__(self, folder: AnyPath) -> None:
-        self._folder = folder
-        self._arrays: dict[ArrayFile, AnyArray] = {}
-
-    def values(self, feature: Feature, files: Sequence[ArrayFile], numbers: IntArray) -> Sequence[Values]:
-        """Return the values of rows in files of arrays, as the encoder takes them."""
-        rows = self._rows(files[0], numbers) if len(files) == 1 else self._joined_rows(files, numbers)
-        if feature.is_raw:
-            data = raw_bytes(rows)
-            step = feature.num_bytes
-            return [data[row * step : (row + 1) * step] for row in range(len(rows))]
-        if feature.dtype == "bfloat16":
-            rows = from_bits(rows)
-        values: Sequence[Values] = (rows.reshape(len(rows), -1) if feature.shape else rows).tolist()
-        return values
-
-    def _joined_rows(self, files: Sequence[ArrayFile], numbers: IntArray) -> AnyArray:
-        """Return a copy of rows of arrays that follow each other, whose byte orders may differ."""
-        starts = np.cumsum([0, *(file.num_rows for file in files)])
-        places = np.searchsorted(starts, numbers, side="right") - 1
-        parts = [
-            self._rows(files[index], numbers[places == index] - starts[index])
-            for index in np.unique(places).tolist()
-        ]
-        # from the order of the files to that of the numbers
-        rows: AnyArray = np.concatenate(parts)[np.argsort(np.argsort(places, kind="stable"))]
-        return rows
-
-    def _rows(self, file: ArrayFile, numbers: IntArray) -> AnyArray:
-        """Return a copy of rows, or raise InputError if a file of the user has changed meanwhile."""
-        path = LocalPath(file.path) if file.path else self._folder / file.name
-        try:
-            file.check_unchanged()
-            if file not in self._arrays:
-                with path.local_copy() as local:
-                    self._arrays[file] = _mapped(local)
-            rows: AnyArray = np.asarray(self._arrays[file][numbers])
-            # again, because the file may have changed before the rows were read
-            file.check_unchanged()
-        except OSError as error:
-            raise unreadable(path, error) from None
-        return rows

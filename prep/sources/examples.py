@@ -118,7 +118,7 @@ class Examples(Source):
         with Meter("reading examples", _length_of(self.examples), "examples") as meter:
             table = described(_descriptions(bundle, self.examples, meter))
         bundle.close()
-        if bundle.form is None:
+        if not table.num_rows:
             raise InputError(
                 "there are no examples; if an iterator was read before, give a function that makes one"
             )
@@ -126,7 +126,6 @@ class Examples(Source):
         left = splits - {to_text(split) for split in table["split"].unique().to_pylist()}
         return stage_elements(
             self,
-            bundle.form,
             table,
             local,
             group_by=group_by,
@@ -197,7 +196,6 @@ class Bundle:
     """Stores the values of the elements of one bundle, or of one iterable, in one file of a folder.
 
     Attributes:
-        form: the form of all of its elements; None before the first one.
         is_numbered: whether keys are numbers of elements.
     """
 
@@ -212,7 +210,8 @@ class Bundle:
         """
         self._source, self._folder, self._has_others = source, folder, has_others
         self._spill: Spill | None = None
-        self.form: Form | None = None
+        # of all of its elements; None before the first one
+        self._form: Form | None = None
         self.is_numbered: bool = False
 
     def describe(self, key: object, values: object, split: str = "", number: int = 0) -> Description:
@@ -225,7 +224,7 @@ class Bundle:
             number: its number in its iterable.
         """
         shown = number_key(number) if key is None else to_text(cast("bytes", special_value("", key, "key")))
-        source, first = self._source, None if self._has_others else self.form
+        source, first = self._source, None if self._has_others else self._form
         try:
             form, stored, special = encode_element(values, source.roles, source.images, first)
         except InputError as error:
@@ -237,23 +236,19 @@ class Bundle:
                     "the role value or drop"
                 )
         form_text = ""
-        if self._spill is None or self.form is None:
-            self._spill = self._begun(form, shown)
+        if self._spill is None or self._form is None:
+            source.check(form)
+            self._form, self._first_key = form, shown
+            if self._folder is not None and self._has_others:
+                make_staged(self._folder)
+            self._spill = Spill(self._folder, form.spilled)
             form_text = json.dumps(form.to_json(), sort_keys=True)
-        elif form != self.form:
-            self.form.check_same(self._first_key, form, shown)
+        elif form != self._form:
+            self._form.check_same(self._first_key, form, shown)
         self.is_numbered |= key is None and "key" not in special
         prefix = to_bytes(f"{split}/") if split else b""
         key, split = prefix + special.get("key", to_bytes(shown)), split or special.get("split", "")
         return key, special.get("label"), split, form_text, *self._spill.add(stored)
-
-    def _begun(self, form: Form, shown: str) -> Spill:
-        """Return a new file of elements of this form, that of the first element."""
-        self._source.check(form)
-        self.form, self._first_key = form, shown
-        if self._folder is not None and self._has_others:
-            make_staged(self._folder)
-        return Spill(self._folder, form.spilled)
 
     def close(self) -> None:
         """Finish the file, which other machines may not see before."""
@@ -281,7 +276,6 @@ def described(rows: Iterable[Description]) -> pa.Table:
 
 def stage_elements(
     source: Examples,
-    form: Form,
     table: pa.Table,
     folder: AnyPath | None,
     *,
@@ -290,11 +284,18 @@ def stage_elements(
     is_numbered: bool = False,
     is_written: bool = False,
 ) -> StagedReader:
-    """Return a reader of the described elements of one form, whose values are in a folder; see ``stage``.
+    """Return a reader of the described elements, whose values are in a folder; see ``stage``.
 
     Raises:
-        InputError: a key is repeated, an element has no group, or the labels are not classes.
+        InputError: the elements differ in their form, a key is repeated, an element has no group, or the
+            labels are not classes.
     """
+    firsts = table.filter(pc.not_equal(table["form"], ""))
+    # by their keys; of one form, all texts are the same
+    forms = dict(zip(firsts["form"].to_pylist(), map(to_text, firsts["key"].to_pylist()), strict=True))
+    (form, key), *others = ((cast("Form", take(json.loads(text), Form)), key) for text, key in forms.items())
+    for other, other_key in others:
+        form.check_same(key, other, other_key)
     keys = table["key"].combine_chunks()
     twice = keys[1:].filter(pc.equal(keys[1:], keys[:-1])).unique().to_pylist()
     if twice:
@@ -337,17 +338,7 @@ def keep_described(table: pa.Table, folder: AnyPath) -> None:
 
 
 def kept_elements(source: Examples, folder: AnyPath, group_by: str | None) -> StagedReader:
-    """Return the reader of the elements of a pipeline, whose descriptions are in a folder.
-
-    Raises:
-        InputError: the elements differ in their form, or see ``stage_elements``.
-    """
-    table = mapped_table(folder / ROWS_NAME)
-    firsts = table.filter(pc.not_equal(table["form"], ""))
-    # by their keys; of one form, all texts are the same
-    forms = dict(zip(firsts["form"].to_pylist(), map(to_text, firsts["key"].to_pylist()), strict=True))
-    (form, key), *others = ((cast("Form", take(json.loads(text), Form)), key) for text, key in forms.items())
-    for other, other_key in others:
-        form.check_same(key, other, other_key)
+    """Return the reader of the elements of a pipeline, whose descriptions are in a folder."""
     # workers find keys and origins in the descriptions
-    return stage_elements(source, form, table, folder, group_by=group_by, is_written=True)
+    table = mapped_table(folder / ROWS_NAME)
+    return stage_elements(source, table, folder, group_by=group_by, is_written=True)

@@ -92,7 +92,7 @@ class TableRows:
 
 
 @dataclass
-class Column:
+class SourceColumn:
     """A column of rows; a template of image paths is one, too.
 
     Attributes:
@@ -170,7 +170,7 @@ def plain_rows(read: TableRows, templates: Sequence[str]) -> TableRows:
 
 
 def read_columns(
-    read: TableRows, columns: Sequence[Column], unchecked: Collection[str], folder: Path | None
+    read: TableRows, columns: Sequence[SourceColumn], unchecked: Collection[str], folder: Path | None
 ) -> tuple[int, pa.Table | None]:
     """Read the rows into the columns, except encoded images, which are written into a folder, if any.
 
@@ -210,7 +210,7 @@ def read_columns(
     return num_rows, pa.concat_tables(spilled) if spilled else None
 
 
-def _image_values(column: Column, values: pa.ChunkedArray) -> tuple[list[bytes], pa.Array | None]:
+def _image_values(column: SourceColumn, values: pa.ChunkedArray) -> tuple[list[bytes], pa.Array | None]:
     """Return the path of each row, empty for none, and the encoded images, or None if there are none."""
     content, paths = (values, None) if column.is_embedded else (None, values)
     if is_image_struct(column.kind):
@@ -243,7 +243,7 @@ def _template_paths(table: pa.Table, template: str, where: str) -> list[bytes]:
     return [b"".join(row) for row in zip(*pieces, strict=True)]
 
 
-def folder_splits(column: Column | None) -> pa.ChunkedArray | None:
+def folder_splits(column: SourceColumn | None) -> pa.ChunkedArray | None:
     """Return the splits that the first folders of the images name, or None.
 
     As in folders of images, all of them must have usual names of splits, and there must be several.
@@ -271,7 +271,7 @@ def _texts(values: Iterable[bytes]) -> pa.ChunkedArray:
     return pa.chunked_array([pa.array(values, TEXT)])
 
 
-def row_groups(by: str, columns: Sequence[Column], files: Mapping[str, ImageFiles]) -> list[bytes]:
+def row_groups(by: str, columns: Sequence[SourceColumn], files: Mapping[str, ImageFiles]) -> list[bytes]:
     """Return the group of each row: its value in the column ``by``, which need not be stored."""
     if by in files:
         # with links followed, so that all names of a file are one group

@@ -17,18 +17,19 @@ import pyarrow as pa
 
 from tfshards.prep.imaging.reasons import Reason
 from tfshards.prep.records.example import Values
-from tfshards.prep.sources.array_files import ArrayFile, MappedArrays
+from tfshards.prep.sources.array_files import AnyArray, ArrayFile, mapped
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row, pieces_of
 from tfshards.prep.sources.features import numbers_of
-from tfshards.prep.sources.fetching import FILES_AHEAD
+from tfshards.prep.sources.fetching import FILES_AHEAD, unreadable
 from tfshards.prep.sources.image_paths import location_of
 from tfshards.prep.sources.keys import LazyKeys, find_key, to_bytes, to_text
-from tfshards.schemas import InputError, Schema
+from tfshards.schemas import Feature, InputError, Schema
+from tfshards.schemas.columns import from_bits, raw_bytes
 from tfshards.schemas.example import Decoded, decode_example
 from tfshards.schemas.frames import masked_crc32c
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.storage import AnyPath, any_path, in_flight
+from tfshards.schemas.storage import AnyPath, LocalPath, any_path, in_flight
 
 if TYPE_CHECKING:
     # Pillow, which only images need, takes as long to import as many rows of numbers to write
@@ -174,7 +175,7 @@ class StagedReader:
                 # a row of a table may hold no image
                 columns[name] = [next(iter(each), None) for each in lists] if feature.is_single else lists
             elif name in self.arrays:
-                columns[name] = files.arrays.values(feature, self.arrays[name], places)
+                columns[name] = files.of_arrays(feature, self.arrays[name], places)
             elif name != "key" and name not in self.images:
                 columns[name] = files.values(VALUE + name, numbers)
         return numbers, columns
@@ -209,7 +210,7 @@ class _StagedFiles:
 
     def __init__(self, folder: AnyPath) -> None:
         self._folder = folder
-        self.arrays = MappedArrays(folder)
+        self._arrays: dict[ArrayFile, AnyArray] = {}
 
     @cached_property
     def rows(self) -> pa.Table:
@@ -231,6 +232,45 @@ class _StagedFiles:
         if name not in self.rows.column_names:
             return [None] * len(numbers)
         return _values(self.rows[name], numbers)
+
+    def of_arrays(self, feature: Feature, files: Sequence[ArrayFile], numbers: IntArray) -> Sequence[Values]:
+        """Return the values of rows in files of arrays, as the encoder takes them."""
+        rows = self._array(files[0], numbers) if len(files) == 1 else self._joined_rows(files, numbers)
+        if feature.is_raw:
+            data = raw_bytes(rows)
+            step = feature.num_bytes
+            return [data[row * step : (row + 1) * step] for row in range(len(rows))]
+        if feature.dtype == "bfloat16":
+            rows = from_bits(rows)
+        values: Sequence[Values] = (rows.reshape(len(rows), -1) if feature.shape else rows).tolist()
+        return values
+
+    def _joined_rows(self, files: Sequence[ArrayFile], numbers: IntArray) -> AnyArray:
+        """Return a copy of rows of arrays that follow each other, whose byte orders may differ."""
+        starts = np.cumsum([0, *(file.num_rows for file in files)])
+        places = np.searchsorted(starts, numbers, side="right") - 1
+        parts = [
+            self._array(files[index], numbers[places == index] - starts[index])
+            for index in np.unique(places).tolist()
+        ]
+        # from the order of the files to that of the numbers
+        rows: AnyArray = np.concatenate(parts)[np.argsort(np.argsort(places, kind="stable"))]
+        return rows
+
+    def _array(self, file: ArrayFile, numbers: IntArray) -> AnyArray:
+        """Return a copy of rows, or raise InputError if a file of the user has changed meanwhile."""
+        path = LocalPath(file.path) if file.path else self._folder / file.name
+        try:
+            file.check_unchanged()
+            if file not in self._arrays:
+                with path.local_copy() as local:
+                    self._arrays[file] = mapped(local)
+            rows: AnyArray = np.asarray(self._arrays[file][numbers])
+            # again, because the file may have changed before the rows were read
+            file.check_unchanged()
+        except OSError as error:
+            raise unreadable(path, error) from None
+        return rows
 
     def spilled(self, numbers: IntArray) -> list[dict[str, Decoded]]:
         """Return the values of some rows that are in other files, by feature, as lists."""

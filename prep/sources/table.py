@@ -29,7 +29,7 @@ from tfshards.prep.sources.table_rows import RowSource
 from tfshards.prep.sources.text_tables import (
     JSON_SUFFIXES,
     check_same_columns,
-    read_text,
+    read_text_tables,
     typed,
 )
 from tfshards.schemas import InputError, OptionsError
@@ -128,7 +128,7 @@ def read_table(path: str | os.PathLike[str], dropped: Collection[str], *, follow
         names, lengths, types, class_names = _parquet_schema(paths, dropped)
         tables: Iterator[pa.Table] = chain.from_iterable(_parquet_tables(path, types) for path in paths)
     else:
-        read, names, lengths, lines = read_text(paths, dropped)
+        read, names, lengths, lines = read_text_tables(paths, dropped)
         tables = iter([read])
         types = {field.name: field.type for field in read.schema}
     of_names, warnings = _columns_of_names(folder, paths, names)

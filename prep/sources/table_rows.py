@@ -48,7 +48,7 @@ from tfshards.prep.sources.roles import (
 )
 from tfshards.prep.sources.row_columns import (
     STRING,
-    Column,
+    SourceColumn,
     TableRows,
     fields_in,
     folder_splits,
@@ -168,7 +168,9 @@ class RowSource(Source):
         images = [column for column in columns if column.is_image]
         features = [image_feature(each.feature, self.images, each.role or "") for each in images]
         features += [column.feature for column in values.values()]
-        roles: dict[str, Json] = {each.name: each.role for each in columns if each.role and each != fault}
+        roles: dict[str, Json] = {
+            each.name: each.role for each in columns if each.role not in (None, "fault")
+        }
         rows = Rows(
             num_rows=num_rows,
             features=features,
@@ -196,7 +198,7 @@ class RowSource(Source):
             raise InputError(f"root={str(root)!r} is not a folder; name the folder of the images")
         return root
 
-    def _columns(self, read: TableRows) -> list[Column]:
+    def _columns(self, read: TableRows) -> list[SourceColumn]:
         """Return the columns of features, in their order, and then others that have a role."""
         kinds = {each.name: each.type for each in read.batches.schema if each.name != read.faults}
         for name, of_column in read.class_names.items():
@@ -221,13 +223,13 @@ class RowSource(Source):
             roles |= dict.fromkeys(left, "drop")
             features = {name: feature for name, feature in features.items() if name not in left}
         columns = [
-            Column(name, roles.get(name), features.get(name, ""), kinds.get(name, STRING))
+            SourceColumn(name, roles.get(name), features.get(name, ""), kinds.get(name, STRING))
             for name in dict.fromkeys([*features, *roles])
         ]
         self._check(read, columns)
-        return columns + ([Column(read.faults, "fault", "", STRING)] if read.faults else [])
+        return columns + ([SourceColumn(read.faults, "fault", "", STRING)] if read.faults else [])
 
-    def _check(self, read: TableRows, columns: Sequence[Column]) -> None:
+    def _check(self, read: TableRows, columns: Sequence[SourceColumn]) -> None:
         """Raise an error if an option has no effect on these columns, or one cannot hold images."""
         images = [column for column in columns if column.is_image]
         of_images = [*changed_images(self.images.to_json()), *["root"] * (self.root is not None)]
@@ -242,7 +244,7 @@ class RowSource(Source):
                     "'train/{id}.jpg' makes paths of numbers; lists of images become a column for each view"
                 )
 
-    def _files_of(self, column: Column, root: bytes, spilled: pa.Table | None) -> ImageFiles:
+    def _files_of(self, column: SourceColumn, root: bytes, spilled: pa.Table | None) -> ImageFiles:
         """Return the files of a column of images."""
         if column.is_embedded and spilled is not None:
             sizes = numbers_of(spilled[SIZE + column.feature].combine_chunks())
@@ -251,7 +253,7 @@ class RowSource(Source):
         check_found(column.name, files, root)
         return files
 
-    def _values(self, read: TableRows, columns: Sequence[Column]) -> dict[str, StoredColumn]:
+    def _values(self, read: TableRows, columns: Sequence[SourceColumn]) -> dict[str, StoredColumn]:
         """Return the columns that are stored, except images, by feature.
 
         Lists in a struct with lists of lists, such as numbers next to boxes, are lists of any length: a crop
@@ -279,7 +281,7 @@ class RowSource(Source):
         return stored
 
     def _warnings(
-        self, read: TableRows, columns: Sequence[Column], values: Mapping[str, StoredColumn]
+        self, read: TableRows, columns: Sequence[SourceColumn], values: Mapping[str, StoredColumn]
     ) -> Iterator[str]:
         """Yield warnings about columns, and about images that are in no row."""
         yield from filter(None, (column.warning for column in values.values()))
@@ -292,6 +294,6 @@ class RowSource(Source):
             yield f"the column {name!r} has class names, which are not stored; {how}"
 
 
-def _of_role(columns: Sequence[Column], role: str) -> Column | None:
+def _of_role(columns: Sequence[SourceColumn], role: str) -> SourceColumn | None:
     """Return the first column that has a role, or None."""
     return next((column for column in columns if column.role == role), None)

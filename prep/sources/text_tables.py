@@ -53,7 +53,7 @@ _LINES_OF_JSON = "JSON Lines have one object per line, without commas between th
 _Batch: TypeAlias = tuple[Sequence[int], dict[str, Sequence[Any]]]
 
 
-def read_text(
+def read_text_tables(
     paths: Sequence[AnyPath], dropped: Collection[str]
 ) -> tuple[pa.Table, list[str], list[int], list[str]]:
     """Return rows of CSV, TSV or JSON Lines files, all names, the number of rows by file, and warnings.
