@@ -31,7 +31,6 @@ from typing import NamedTuple
 from tests.programs import Programs
 from tests.surface.command import main
 from tfshards import loader, prep
-from tfshards.command import VERBS
 from tfshards.schemas import read_manifest
 
 ROOT = Path(__file__).parents[1]
@@ -170,7 +169,7 @@ class Runner:
             return _succeeded(subprocess.run(command, env=environment, capture_output=True, text=True), code)
         with redirect_stdout(StringIO()) as printed:
             for _, *words in lines:
-                assert main([*words, *self._overwrite(words)], VERBS) == 0, words
+                assert main([*words, *self._overwrite(words)]) == 0, words
         return printed.getvalue()
 
     def _overwrite(self, words: list[str]) -> list[str]:

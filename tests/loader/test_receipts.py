@@ -10,7 +10,6 @@ from tests.errors import raises
 from tests.format_reader import companion
 from tests.prep.exported import BUILD_ID
 from tests.surface.command import main
-from tfshards.command import VERBS
 from tfshards.loader import Mix, Occurrence, Shuffle, Worker, batches, when, which
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
 
@@ -94,7 +93,7 @@ def command(capsys):
     """Return a function that runs a verb with JSON, and returns its rows, or the status and the message."""
 
     def run(verb, *arguments):
-        status = main([verb, *map(str, arguments), "--json"], VERBS)
+        status = main([verb, *map(str, arguments), "--json"])
         found = json.loads(capsys.readouterr().out)
         return found if status == 0 else (status, found["message"])
 
@@ -129,7 +128,7 @@ def test_the_verbs_print_receipts_of_the_run_of_a_position(data, command, tmp_pa
 
 def test_receipts_are_printed_one_a_line(data, tmp_path, capsys):
     file = saved(tmp_path / "position.json", data, batch_size=30)
-    assert main(["which", str(data), str(file), "--step", "0"], VERBS) == 0
+    assert main(["which", str(data), str(file), "--step", "0"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[9] == "epoch 0, step 0, worker 0, row 9, number 9, key a/9"
 

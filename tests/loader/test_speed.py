@@ -9,7 +9,6 @@ from PIL import Image
 
 from tests.surface.command import main
 from tfshards import loader
-from tfshards.command import VERBS
 from tfshards.prep import Arrays, ImageFolder, build
 from tfshards.schemas import OptionsError
 
@@ -64,11 +63,11 @@ def test_wrong_arguments_are_named(rows):
 
 def test_the_command_prints_the_table_or_json(photos, rows, capsys):
     line = ["bench", rows, "--batch-size", "8", "--seconds", "0.05"]
-    assert main(line, VERBS) == 0
+    assert main(line) == 0
     assert "delivered" in capsys.readouterr().out
     line[1] = photos
     flags = ["--size", "64x48", "--crop", "random", "--json", "--select", "image", "--shuffle", "3"]
-    assert main([*line, *flags], VERBS) == 0
+    assert main([*line, *flags]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["limit"] in ("records", "parsing", "decoding", "Python")
     assert [*found["examples_per_second"]] == ["records", "parsed", "decoded", "delivered"]

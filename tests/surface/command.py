@@ -10,17 +10,18 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
 
 from tfshards.command import VERBS
-from tfshards.prep.cli.main import main
+from tfshards.prep.cli.main import main as of_verbs
 
 COMMAND = [sys.executable, "-m", "tfshards"]
 NAMES = [*VERBS]
+main = partial(of_verbs, verbs=VERBS)
 VERSION = cache(version)
 ERROR_KEYS = ["kind", "code", "message", "path"]
 
@@ -48,7 +49,7 @@ def run(line: str | list[str]) -> Ended:
         patch("argparse._", str),
         patch("tfshards.prep.cli.parser.version", VERSION),
     ):
-        status = main(words(line), VERBS)
+        status = main(words(line))
     return Ended(status, out.getvalue(), err.getvalue())
 
 

@@ -22,7 +22,6 @@ from tests.imitations import text
 from tests.pages import ROOT, commands
 from tests.surface.command import main
 from tfshards import loader, prep
-from tfshards.command import VERBS
 from tfshards.schemas import read_manifest
 from tfshards.schemas.storage import any_path
 
@@ -57,7 +56,7 @@ def picture(path, pixels):
 
 def run(line):
     for words in commands(line):
-        assert main([*words, "--quiet"], VERBS) == 0, line
+        assert main([*words, "--quiet"]) == 0, line
 
 
 def classes(folder="photos", count=20, start=0, suffix=".png"):
