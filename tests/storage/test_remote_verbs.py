@@ -122,9 +122,9 @@ def test_files_in_a_bucket_are_adopted_as_on_a_disk(tmp_path, bucket, upload, mo
     # another process adopts the files while this one reads them
     scan = adopted_files.scan
 
-    def interfere(*arguments: object) -> object:
+    def interfere(*arguments: object, **options: object) -> object:
         (remote / "dataset.json").write_bytes(b"{}")
-        return scan(*arguments)
+        return scan(*arguments, **options)
 
     monkeypatch.setattr(adopted_files, "scan", interfere)
     with pytest.raises(BuildError, match=r"committed in the meantime"):
