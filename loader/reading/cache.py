@@ -120,7 +120,7 @@ def _fill(folder: Path, source: OpenSplit, *, strict: bool) -> list[AnyPath]:
             write(path, _verified_blocks(root / shard.path, shard, compression, count))
         except _OtherBytesError as error:
             return str(error)
-        os.utime(path, (_stamp(shard), _stamp(shard)))
+        os.utime(path, (time.time(), _stamp(shard)))
         return None
 
     with ThreadPoolExecutor(_NUM_THREADS) as threads:
