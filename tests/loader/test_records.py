@@ -156,17 +156,20 @@ OTHERS = [
     (Feature("x", "int", "int64"), Feature("x", "float", "float32")),
     (Feature("x", "int", "int64"), Feature("y", "int", "int64")),
     (Feature("x", "int", "int64", (2,)), Feature("x", "int", "int64", (3,))),
+    (Feature("x", "int", "int64", (2,)), Feature("x", "int", "int64")),
     (Feature("x", "raw", "int64", (2,)), Feature("x", "raw", "int64", (3,))),
     (Feature("x", "raw", "int32", (3,)), Feature("x", "raw", "int64")),
     (Feature("x", "raw", "uint8", (3,)), Feature("x", "raw", "int32")),
 ]
 
 
+@pytest.mark.parametrize("size", [1, 9000])
 @pytest.mark.parametrize(("stored", "stated"), OTHERS)
-def test_values_that_do_not_fit_the_schema_are_refused(write_dataset, tmp_path, stored, stated):
-    values = {stored.name: np.ones(stored.shape, stored.dtype)}
-    path = write_dataset(tmp_path, Schema((stored,)), {"train": [[values] * 9]})
-    manifest = dataclasses.replace(read_manifest(path), schema=Schema((stated,)))
+def test_values_that_do_not_fit_the_schema_are_refused(write_dataset, tmp_path, stored, stated, size):
+    other = Feature("other", "bytes", "bytes")
+    values = {stored.name: np.ones(stored.shape, stored.dtype), "other": bytes(size)}
+    path = write_dataset(tmp_path, Schema((stored, other)), {"train": [[values] * 9]})
+    manifest = dataclasses.replace(read_manifest(path), schema=Schema((stated, other)))
     write_manifest(path, manifest)
     for numbers in ([3], [*range(9)]):
         with pytest.raises(FormatError, match=r"feature '[xy]' (is|has)"):
@@ -197,7 +200,7 @@ def test_long_records_have_the_values_of_short_ones(write_dataset, tmp_path):
                 "small": row - 3,
                 "pair": [number, row],
                 "raw": np.arange(3, dtype=np.int16) - row,
-                "words": [b"w"] * row,
+                "words": [b"w"] * (1 + row // 6),
                 "float": row / 3,
             }
             for row, number in enumerate(numbers)
