@@ -19,6 +19,8 @@ Values: TypeAlias = "dict[str, npt.NDArray[Any]]"
 
 # Records of one length are read and parsed together if they are no fewer, and not longer, than this.
 FEWEST, LONGEST = 4, 1 << 15
+# Longer records are parsed where they are: protobuf copies them, which takes longer than the search.
+_COPIED_BYTES = 1 << 12
 # Layouts that are looked for among records of one length.
 _MOST_LAYOUTS = 8
 
@@ -172,12 +174,13 @@ class Columns:
 
     def _parse_one(self, record: bytes, row: int, found: Values) -> None:
         try:
-            lists, example = single_lists(record) or {}, None
+            lists = (len(record) > _COPIED_BYTES and single_lists(record)) or {}
+            example = None
             for feature in self._features:
                 name = feature.name
                 wire, start, end = lists.get(name, ("", 0, 0))
-                if wire == "bytes" and name in self._texts:
-                    found[name][row] = record[start:end]
+                if wire == "bytes":
+                    found[name][row] = self._value(feature, wire, [record[start:end]])
                 elif wire == self._numbers.get(name) == "int64" and _is_varint(record[start:end]):
                     number, _ = _varint(record, start)
                     found[name][row] = (number + 2**63) % 2**64 - 2**63

@@ -165,8 +165,9 @@ class Frames:
 
     def _frames(self, place: Place) -> Iterator[memoryview]:
         """Yield frames of local shards, each in the memory of the one before it: in the processor's cache."""
-        memory = memoryview(bytearray(int(place.lengths.max(initial=0))))
-        for shard, offset, length in zip(*map(np.ndarray.tolist, place), strict=True):
+        shards, offsets, lengths = map(np.ndarray.tolist, place)
+        memory = memoryview(bytearray(max(lengths, default=0)))
+        for shard, offset, length in zip(shards, offsets, lengths, strict=True):
             self._read_into(frame := memory[:length], shard, offset)
             yield frame
 

@@ -156,23 +156,61 @@ OTHERS = [
     (Feature("x", "int", "int64"), Feature("x", "float", "float32")),
     (Feature("x", "int", "int64"), Feature("y", "int", "int64")),
     (Feature("x", "int", "int64", (2,)), Feature("x", "int", "int64", (3,))),
+    (Feature("x", "int", "int64", (2,)), Feature("x", "int", "int64")),
     (Feature("x", "raw", "int64", (2,)), Feature("x", "raw", "int64", (3,))),
     (Feature("x", "raw", "int32", (3,)), Feature("x", "raw", "int64")),
     (Feature("x", "raw", "uint8", (3,)), Feature("x", "raw", "int32")),
 ]
 
 
+@pytest.mark.parametrize("size", [1, 9000])
 @pytest.mark.parametrize(("stored", "stated"), OTHERS)
-def test_values_that_do_not_fit_the_schema_are_refused(write_dataset, tmp_path, stored, stated):
-    values = {stored.name: np.ones(stored.shape, stored.dtype)}
-    path = write_dataset(tmp_path, Schema((stored,)), {"train": [[values] * 9]})
-    manifest = dataclasses.replace(read_manifest(path), schema=Schema((stated,)))
+def test_values_that_do_not_fit_the_schema_are_refused(write_dataset, tmp_path, stored, stated, size):
+    other = Feature("other", "bytes", "bytes")
+    values = {stored.name: np.ones(stored.shape, stored.dtype), "other": bytes(size)}
+    path = write_dataset(tmp_path, Schema((stored, other)), {"train": [[values] * 9]})
+    manifest = dataclasses.replace(read_manifest(path), schema=Schema((stated, other)))
     write_manifest(path, manifest)
     for numbers in ([3], [*range(9)]):
         with pytest.raises(FormatError, match=r"feature '[xy]' (is|has)"):
             _ = Records(path)[numbers]
     with pytest.raises(tf.errors.OpError):
         list(load(path, batch_size=3))
+
+
+def test_long_records_have_the_values_of_short_ones(write_dataset, tmp_path):
+    schema = Schema(
+        (
+            Feature("payload", "bytes", "bytes"),
+            Feature("number", "int", "int64"),
+            Feature("small", "int", "int8"),
+            Feature("pair", "int", "int64", (2,)),
+            Feature("raw", "raw", "int16", (3,)),
+            Feature("words", "bytes", "bytes", (None,)),
+            Feature("float", "float", "float32"),
+        )
+    )
+    numbers = [0, 1, 127, 128, -1, 2**63 - 1, -(2**63)]
+    found = []
+    for name, size in ("short", 9), ("long", 9000):
+        examples = [
+            {
+                "payload": b"p" * (size + row),
+                "number": number,
+                "small": row - 3,
+                "pair": [number, row],
+                "raw": np.arange(3, dtype=np.int16) - row,
+                "words": [b"w"] * (1 + row // 6),
+                "float": row / 3,
+            }
+            for row, number in enumerate(numbers)
+        ]
+        records = Records(
+            write_dataset(tmp_path / name, schema, {"train": [examples]}), select=schema.names[1:]
+        )
+        found.append([records[:], records[[3]], *records])
+    assert found[0][0]["number"].tolist() == numbers
+    assert repr(found[0]) == repr(found[1])
 
 
 def test_a_pickle_is_small_and_only_of_its_build(tmp_path):
