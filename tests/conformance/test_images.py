@@ -16,12 +16,12 @@ from tests.conformance.rows import refused, row, stored
 from tests.conformance.runner import check
 from tests.conformance.test_annotations import turned, with_tag
 from tests.pictures import image_file
-from tests.pixels.corpus import layouts
+from tests.pixels.corpus import tiffs
 from tests.pixels.corpus.kind import chunk
-from tests.pixels.corpus.layouts import BANDS, Page, tiff
 from tests.pixels.corpus.moving import DEEP_AVIF, HEIF_BITS, deep_heif
 from tests.pixels.corpus.pngs import header
 from tests.pixels.corpus.pngs import png as plain_png
+from tests.pixels.corpus.tiffs import BANDS, Page, tiff
 from tfshards.schemas import BuildError, InputError, OptionsError
 
 RGB, GRAY = pixels(1), pixels(1, 1)
@@ -138,7 +138,7 @@ PIXELS = [
     *(pic(f"0 is white in {name}", ("a.tif", tiff(Page(DEEP, 0))), 65535 - DEEP, AGAIN, channels=1,
         depth=depth) for name, depth in (("16 bits", 16), ("any depth", "keep"))),
     *(pic(f"HEIC of {bits} bits, gray, depth {depth}", ("a.heic", deep_heif("I;16", bits)),
-        layouts.DEEP >> 16 - bits << 16 - bits, AGAIN, channels=1, depth=depth) for bits in HEIF_BITS
+        tiffs.DEEP >> 16 - bits << 16 - bits, AGAIN, channels=1, depth=depth) for bits in HEIF_BITS
         for depth in (16, "keep")),
     reduced("transparency", "a.png", picture(RGBA), WHITE, "alpha over white", "a.png", "alpha='keep'"),
     reduced("gray of 16 bits", "a.png", picture(DEEP), GRAY, "16 bits to 8", "a.png", "depth=16"),

@@ -13,10 +13,9 @@ from PIL import Image, ImageFile
 
 from tests.pixels.corpus.jpegs import PLAIN as JPEG
 from tests.pixels.corpus.jpegs import declared
-from tests.pixels.corpus.kind import encoded
-from tests.pixels.corpus.layouts import Page, tiff
-from tests.pixels.corpus.modes import RGB
+from tests.pixels.corpus.kind import RGB, encoded
 from tests.pixels.corpus.pngs import PLAIN as PNG
+from tests.pixels.corpus.tiffs import Page, tiff
 from tests.prep.exported import write_dataset
 from tests.surface.command import run
 from tfshards.prep import ImageFolder, Options, build, limited_jobs
