@@ -5,9 +5,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.engines.processes import WorkerPool, worker_pool
+
 from .processes import Service, free_port, java, listens, running, start
 from .setup_engines import flink_job_server_jars
-from .worker_pool import WorkerPool, worker_pool
 
 _JOB_SERVER = "org.apache.beam.runners.flink.FlinkJobServerDriver"
 

@@ -7,12 +7,12 @@ from functools import partial
 import numpy as np
 import pytest
 
+from tests.engines.processes import worker_pool
 from tfshards.prep import Arrays, reshard
 from tfshards.prep.engines.table import find_run
 from tfshards.schemas import BuildError
 
 from ..engines.processes import free_port, listens, running, start
-from ..engines.worker_pool import worker_pool
 from .calls import NUM_ITEMS, fail, note, work_of
 
 pytestmark = pytest.mark.processes

@@ -1,6 +1,10 @@
-"""``prep.WriteShards`` gives the same bytes, results and counters on Flink as anywhere."""
+"""Pipelines of a user give the same bytes, results and counters on Flink as anywhere."""
 
 import io
+import os
+import re
+import runpy
+import signal
 from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,10 +16,15 @@ from apache_beam.metrics import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
 from PIL import Image
 
+from tests.engines.builds import contents
+from tests.engines.flink import Flink
+from tests.pictures import image_file
+from tests.reported import logged
+from tests.storage import servers
 from tfshards import prep
+from tfshards.prep import verify
 from tfshards.schemas import read_manifest
-
-from .builds import contents
+from tfshards.schemas.storage import any_path
 
 pytestmark = pytest.mark.engines
 
@@ -133,3 +142,97 @@ def test_a_pipeline_that_flink_starts_again_after_a_failure_gives_the_same_bytes
     mark = tmp_path / "mark"
     check(run(tmp_path / "pets", engine.loopback_options, tmp_path / "notes", mark), expected)
     assert mark.exists()
+
+
+# ``ReadShards | model | WriteShards`` gives the same bytes on Flink and the local runner
+
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "embed_shards.py"
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory) -> Path:
+    """A dataset of 120 images, of which 10 have one color."""
+    folder = tmp_path_factory.mktemp("photos")
+    for number in range(120):
+        pixels = np.random.default_rng(number).integers(0, 256, (30, 30, 3), dtype=np.uint8)
+        path = folder / "photos" / ("cat", "dog")[number % 2] / f"{number:03}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(image_file(pixels * bool(number % 12)))
+    logged(prep.build, print)(prep.ImageFolder(folder / "photos"), folder / "data", shards=5)
+    return folder / "data"
+
+
+@pytest.fixture(scope="module")
+def embeddings(dataset, tmp_path_factory) -> dict[str, bytes]:
+    out = tmp_path_factory.mktemp("local") / "embeddings"
+    runpy.run_path(str(EXAMPLE))["main"](str(dataset), str(out))
+    assert prep.info(out).num_examples == 110
+    return contents(out)
+
+
+def test_a_model_over_a_dataset_gives_the_same_bytes(engine, dataset, embeddings, tmp_path):
+    out = tmp_path / "engine" / "embeddings"
+    runpy.run_path(str(EXAMPLE))["main"](str(dataset), str(out), *engine.options)
+    assert contents(out) == embeddings
+
+
+def test_each_example_is_read_once_although_a_worker_is_killed_meanwhile(engine, dataset, tmp_path):
+    mark, out = tmp_path / "mark", tmp_path / "engine" / "again"
+
+    # workers need not import this module
+    def kill_once(element: Element) -> Element:
+        if element[0] == "cat/030.png" and not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return element
+
+    with beam.Pipeline(options=PipelineOptions(engine.options)) as pipeline:
+        read = pipeline | prep.ReadShards(dataset) | beam.Map(kill_once)
+        _ = read | prep.WriteShards(out, class_names=["cat", "dog"], shards=5)
+    assert mark.exists()
+    digests = [[shard.digest for shard in prep.info(each).shards] for each in (dataset, out)]
+    assert digests[0] == digests[1]
+
+
+# The pipeline of the README runs: from a bucket, on Flink, into shards
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def program_of_readme() -> str:
+    """Return the pipeline of the README with the options and paths that it gives for Flink."""
+    text = (ROOT / "README.md").read_text()
+    [program] = re.findall(r"^```python\n(import apache_beam as beam\n.*?)^```$", text, re.M | re.S)
+    [options] = re.findall(r'`(\["--runner=PortableRunner".*?\])`', text)
+    [photos] = re.findall(r"`(s3://\S+)`", text)
+    changes = {
+        '["--runner=FnApiRunner"]': options,
+        '"photos/*/*.jpg"': f'"{photos}"',
+        '"data/beam"': '"s3://bucket/data"',
+    }
+    for local, remote in changes.items():
+        assert program.count(local) == 1
+        program = program.replace(local, remote)
+    return program
+
+
+def test_the_pipeline_of_the_readme_runs_as_printed(engine: Flink, tmp_path, monkeypatch) -> None:
+    program = program_of_readme()
+    # only the address differs
+    [endpoint] = (option for option in engine.options if option.startswith("--job_endpoint="))
+    assert "--job_endpoint=localhost:8099" in program
+    program = program.replace("--job_endpoint=localhost:8099", endpoint)
+    with servers.moto(tmp_path / "store") as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        servers.create_bucket(server, "bucket")
+        photos = any_path("s3://bucket/photos")
+        for number in range(64):
+            name = f"{('cat', 'dog')[number % 2]}/{number}.jpg"
+            (photos / name).write_bytes(image_file(np.full((12, 12, 3), number, np.uint8), "JPEG"))
+        names: dict[str, object] = {}
+        exec(program, names)
+        assert verify("s3://bucket/data", deep=True)
+        assert read_manifest("s3://bucket/data").num_examples == 64
