@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.durability.inputs import image
+from tests.durability.commands import image
 from tests.errors import raises
 from tests.format_reader import companion
 from tests.pictures import write
