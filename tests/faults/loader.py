@@ -179,14 +179,14 @@ FAULTS = [
         "loader/examples/weights.py",
         "if count and label >= 0}",
         "if label >= 0}",
-        "tests/loader/test_balance.py::test_all_classes_have_the_same_total_weight",
+        "tests/loader/test_sample_weights.py::test_all_classes_have_the_same_total_weight",
     ),
     (
         "rows of lists are those of other examples",
         "loader/tensors/batches.py",
         "rows = tf.reshape(value.values, [-1, length])",
         "rows = tf.reshape(value.values, [-1, length])[::-1]",
-        "tests/loader/test_lists.py::test_lists_stay_with_their_examples",
+        "tests/loader/test_values.py::test_lists_stay_with_their_examples",
     ),
     (
         "a number below 0 is one too high",

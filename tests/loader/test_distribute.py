@@ -12,10 +12,9 @@ import pytest
 import tensorflow as tf
 
 from tests.errors import raises
+from tests.loader.test_options import cluster
 from tfshards import loader
 from tfshards.schemas import Feature, OptionsError, Schema
-
-from .test_environment import cluster
 
 pytestmark = pytest.mark.processes
 
