@@ -1,4 +1,4 @@
-"""Invalid options, and variables of launchers, are refused with the given value, the allowed ones and a remedy."""
+"""Invalid options, and variables of launchers, are refused with the value, the allowed ones and a remedy."""
 
 import inspect
 import json
