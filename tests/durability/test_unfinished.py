@@ -11,7 +11,6 @@ import pytest
 from tests.durability.commands import contents, write_inputs
 from tests.errors import raises
 from tests.reported import logged
-from tfshards import loader
 from tfshards.prep import Arrays, ImageFolder, Options, build, prune, verify
 from tfshards.schemas import BuildError, InputError, read_manifest
 
@@ -71,19 +70,6 @@ def test_a_dataset_of_a_later_release_is_kept_until_it_is_replaced(out):
 
 
 # A dataset stays readable until it is replaced, and even longer for processes that have it open
-
-
-@pytest.mark.parametrize("read", [loader.batches, loader.load])
-def test_a_reader_of_the_old_dataset_reads_it_to_the_end(read, tmp_path):
-    out, x = tmp_path / "data", np.repeat(np.arange(1_600), 10_000).reshape(1_600, 10_000)
-    build(Arrays({"x": x}), out, shards=80, engine="local")
-    batches = iter(read(out, batch_size=4, select=("x",)))
-    values = np.asarray(next(batches)[0])[:, 0].tolist()
-    build(Arrays({"x": x[:8] + 1}), out, overwrite=True, engine="local")
-    assert verify(out)
-    for (batch,) in batches:
-        values += np.asarray(batch)[:, 0].tolist()
-    assert sorted(values) == [*range(1_600)]
 
 
 def test_a_folder_removed_by_another_build_is_reported(tmp_path, monkeypatch):

@@ -35,16 +35,6 @@ def copies(disk):
     return sorted(path for path in disk.rglob("*.tfrecord-*") if path.is_file())
 
 
-def test_the_order_does_not_change_and_the_files_are_not_read_again(dataset, tmp_path):
-    cache = f"disk:{tmp_path / 'near'}"
-    expected = numbers(dataset)
-    data = loader.load(dataset, batch_size=50, shuffle=loader.Shuffle(seed=3), cache=cache)
-    for shard in shards_of(dataset):
-        shard.unlink()
-    found = np.concatenate([batch["number"] for batch in data]).tolist()
-    assert found == expected
-
-
 def test_a_later_run_finds_the_copies_and_replaces_damaged_ones(write_dataset, dataset, tmp_path):
     cache = f"disk:{tmp_path / 'near'}"
     expected = numbers(dataset, cache=cache)
@@ -80,19 +70,6 @@ def test_a_damaged_shard_raises_before_the_first_step_and_is_never_copied(datase
     found = [batch["number"][batch["sample_weight"] > 0] for batch in data]
     assert len(np.concatenate(found)) == COUNT - 1
     assert len(copies(tmp_path / "near")) == SHARDS - 1
-
-
-def test_a_mix_is_read_from_copies_and_leaves_the_datasets_alone(write_dataset, dataset, tmp_path):
-    other = [{"number": COUNT + i, "payload": b"x" * 2000} for i in range(COUNT)]
-    # with the names of the first dataset's shards
-    write_dataset(tmp_path / "other" / "slow", PAYLOAD, {"train": np.array_split(other, SHARDS)})
-    mix = loader.Mix({dataset: 1, tmp_path / "other" / "slow": 1})
-    expected = numbers(mix)
-    data = loader.load(mix, batch_size=50, shuffle=loader.Shuffle(seed=3), cache=f"disk:{tmp_path / 'near'}")
-    assert len(copies(tmp_path / "near")) == 2 * SHARDS
-    for shard in shards_of(dataset):
-        shard.unlink()
-    assert np.concatenate([batch["number"] for batch in data]).tolist() == expected
 
 
 PROGRAM = """

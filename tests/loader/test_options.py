@@ -109,11 +109,6 @@ def test_signatures_are_written_out():
     assert max(map(len, names)) <= 18
 
 
-def test_numbers_of_numpy_are_numbers():
-    assert Image(size=(np.int64(3), 4)).size == (3, 4)
-    assert normalized([np.float32(0.5), np.ones(3)]) == normalized((0.5, (1.0, 1.0, 1.0)))
-
-
 SCHEMA = Schema(
     (
         Feature("photo", "image", "uint8", (None, None, 3)),
@@ -254,25 +249,6 @@ def test_what_needs_something_else_is_refused(objects, mixed):
         Shuffle(how="full", lanes=2)
     with pytest.raises(OptionsError, match="add 'sample_weight', which is a feature already"):
         loader.load(mixed, "train", batch_size=2, remainder="pad")
-
-
-def test_without_a_dataset_there_is_nothing_to_load(tmp_path):
-    with raises(InputError, "is not a dataset", "dataset.json", code="dataset-missing"):
-        loader.load(tmp_path, batch_size=2)
-    with raises(InputError, "does not exist"):
-        loader.load(tmp_path / "nowhere", batch_size=2)
-
-
-def test_the_split_may_be_left_out_if_there_is_only_one(numbered):
-    (batch,) = loader.load(str(numbered([2])), batch_size=2).as_numpy_iterator()
-    assert batch["number"].tolist() == [0, 1]
-
-
-def test_padding_uses_a_selected_feature_named_sample_weight(mixed):
-    dataset = loader.load(mixed, "val", batch_size=3, remainder="pad", select=("sample_weight",))
-    *_, (stored, weights) = dataset.as_numpy_iterator()
-    assert stored.tolist() == [1, 1, 1]
-    assert weights.tolist() == [1, 0, 0]
 
 
 # ``Worker.from_environment``: the variables that TensorFlow clusters and launchers set

@@ -72,19 +72,6 @@ def test_each_example_has_its_weight_and_padding_has_weight_zero(labeled, sample
     assert weights_of(padded) == pytest.approx([*wanted, 0, 0])
 
 
-def test_a_dict_has_the_weight_under_the_name_that_keras_uses(labeled):
-    options = {"batch_size": 7, "select": None}
-    (batch,) = loader.load(labeled, **options, sample_weights="sample_weight").as_numpy_iterator()
-    assert list(batch) == ["x", "label", "sample_weight", "times", "name"]
-    assert batch["sample_weight"].tolist() == OWN
-    mapped = loader.load(
-        labeled, **options, sample_weights="balanced", map_fn=lambda example, _: {"x": example["x"]}
-    )
-    assert list(mapped.element_spec) == ["x", "sample_weight"]
-    (batch,) = mapped.as_numpy_iterator()
-    assert batch["sample_weight"].tolist() == pytest.approx([EVEN[label] for label in LABELS])
-
-
 def test_a_class_that_the_manifest_does_not_count_is_named_in_the_graph(numbered_classes):
     lying = numbered_classes({"0": 5, "1": 2})
     dataset = loader.load(lying, batch_size=7, sample_weights="balanced", select=("x",))

@@ -78,16 +78,6 @@ def test_every_kind_dtype_and_shape_is_read_bit_for_bit(everything):
             assert (found.dtype, as_bytes(found)) == (wanted.dtype, as_bytes(wanted)), feature
 
 
-def test_a_selection_is_a_tuple_in_the_requested_order(everything):
-    names = ("raw int16 (2, 3)", "bytes bytes ()", "int int8 (2, 3)")
-    dataset = loader.load(everything, batch_size=5, select=names)
-    assert isinstance(dataset.element_spec, tuple)
-    (batch,) = dataset.as_numpy_iterator()
-    assert isinstance(batch, tuple)
-    for name, found in zip(names, batch, strict=True):
-        assert np.array_equal(found, COLUMNS[name]), name
-
-
 @pytest.mark.parametrize("options", [{}, {"shuffle": loader.Shuffle(seed=1)}, {"remainder": "keep"}])
 def test_only_features_without_elements_can_be_selected(everything, options):
     dataset = loader.load(
@@ -187,22 +177,6 @@ def extremes(dtype):
         limits = np.iinfo(numpy_dtype)
         return np.array([limits.max, limits.min, 1], numpy_dtype)
     return np.array([0.1, -0.0, np.inf], numpy_dtype)
-
-
-def test_every_dtype_is_read_exactly(write_dataset, tmp_path):
-    kinds = [(kind, dtype) for kind, row in KINDS.items() if row.lists for dtype in sorted(row.dtypes)]
-    schema = Schema(tuple(Feature(f"{kind} {dtype}", kind, dtype, (None,)) for kind, dtype in kinds))
-    lengths = [3, 0, 1, 2]
-    examples = [{f.name: extremes(f.dtype)[:length] for f in schema.features} for length in lengths]
-    path = write_dataset(tmp_path / "dtypes", schema, {"train": [examples]})
-    (batch,) = load(path, batch_size=4)
-    for feature in schema.features:
-        value = batch[feature.name]
-        assert value.dtype == (tf.string if feature.dtype == "bytes" else feature.dtype), feature
-        for row, length in zip(value.to_list(), lengths, strict=True):
-            wanted = extremes(feature.dtype)[:length]
-            # as text, in which -0.0 is not 0.0
-            assert (feature, repr(row)) == (feature, repr(wanted.tolist()))
 
 
 def test_values_that_do_not_fill_their_rows_are_an_error(write_dataset, tmp_path):

@@ -131,18 +131,6 @@ def test_the_verbs_print_receipts_of_the_run_of_a_position(data, command, tmp_pa
     assert command("when", data, file, "a/1", "--workers", 3)[0] == 2
 
 
-def test_receipts_are_printed_one_a_line(data, tmp_path, capsys):
-    file = saved(tmp_path / "position.json", data, batch_size=30)
-    assert main(["which", str(data), str(file), "--step", "0"], VERBS) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[9] == "epoch 0, step 0, worker 0, row 9, number 9, key a/9"
-
-
-def test_examples_without_keys_are_found_by_their_numbers(numbered, tmp_path, command):
-    file = saved(tmp_path / "position.json", numbered(SIZES))
-    assert [row["step"] for row in command("when", numbered(SIZES), file, 17)] == [2]
-
-
 def test_wrong_files_of_positions_are_named(data, command, tmp_path):
     file = tmp_path / "position.json"
     of_a_run = '{"epoch": 0, "step": 0, "order": {"seed": "1"}}'

@@ -6,9 +6,8 @@ tests/conformance/test_annotations.py has what boxes, keypoints and polygons bec
 import pytest
 from PIL import Image
 
-from tests.prep.table_files import encoded, examples, write_jsonl
+from tests.prep.table_files import examples, write_jsonl
 from tests.surface.command import main
-from tfshards.prep import Yolo
 from tfshards.schemas import read_manifest
 
 SIDES, BOXES = (12, 8), {f"{n}.png": [n, 1, n + 3, 4] for n in range(7)}
@@ -70,14 +69,3 @@ def test_boxes_of_a_table_stay_with_their_images_through_every_verb(photos, tmp_
     flags = ["--roles", "boxes=xyxy", "--boxes-in", "upright"]
     assert main(["build", "table", str(table), str(again), *flags]) == 0
     assert sorted(values["boxes"] for values in examples(again).values()) == sorted(wanted.values())
-
-
-def test_text_files_of_yolo_are_part_of_the_dataset(quiet_build, tmp_path):
-    root = tmp_path / "yolo"
-    root.mkdir()
-    for number in range(4):
-        (root / f"{number}.png").write_bytes(encoded(number))
-        (root / f"{number}.txt").write_text(f"{number} 0.5 0.5 0.5 0.5")
-    first = quiet_build(Yolo(root), tmp_path / "out")
-    (root / "1.txt").write_text("0 0.5 0.5 0.5 0.5")
-    assert quiet_build(Yolo(root), tmp_path / "other" / "out").build_id != first.build_id

@@ -9,12 +9,11 @@ import shutil
 import tracemalloc
 from contextlib import contextmanager
 
-import ml_dtypes
 import numpy as np
 import pytest
 
 from tests.errors import raises
-from tfshards.prep import Arrays, append, plan
+from tfshards.prep import Arrays, append
 from tfshards.schemas import InputError, OptionsError
 
 
@@ -50,23 +49,6 @@ def test_a_file_with_other_values_is_not_up_to_date(tmp_path, quiet_build):
     os.replace(tmp_path / "1.npy", tmp_path / "0.npy")
     with raises(InputError, "holds a dataset with", code="dataset-differs"):
         quiet_build(Arrays({"x": tmp_path / "0.npy"}), tmp_path / "out")
-
-
-def test_a_plan_is_that_of_the_build(tmp_path, quiet_build):
-    x = np.arange(24.0).reshape(6, 4)
-    np.savez(tmp_path / "a.npz", x=x, label=np.arange(6) % 2)
-    sources = [
-        lambda: Arrays(f"{tmp_path}/a.npz"),
-        lambda: Arrays({"x": x, "t": np.array([*"abcdef"])}),
-        lambda: Arrays({"x": np.asfortranarray(x), "y": x.astype(">f4")[::-1], "label": np.arange(6) % 2}),
-        lambda: Arrays({"x": x.astype(ml_dtypes.bfloat16), "y": x[:, :0]}),
-        lambda: Arrays({"x": x[n : n + 2], "y": np.arange(2)} for n in (0, 2, 4)),
-    ]
-    for number, source in enumerate(sources):
-        planned = plan(source(), tmp_path / f"out{number}", shards=2)
-        assert (
-            quiet_build(source(), tmp_path / f"out{number}", shards=2).inputs_digest == planned.inputs_digest
-        )
 
 
 @pytest.mark.parametrize("arrays", [["x=x-0.npy", "x=x-1.npy"], {"x": ["x-0.npy", "x-1.npy"]}])
@@ -141,23 +123,6 @@ def test_a_file_that_changes_or_vanishes_during_reading_ends_it(tmp_path, stage)
         change()
         with raises(InputError, text):
             [*reader.read(rows, listing.schema)]
-
-
-GROUPS = {
-    "text": (np.array(["ä", "caf\udce9", "ä"]), ["ä".encode(), b"caf\xe9", "ä".encode()]),
-    "fractions": (np.array([0.5, 0.0, 0.5]), None),
-    "no text": (np.array(["a", "", "b"]), None),
-}
-
-
-@pytest.mark.parametrize(("column", "groups"), GROUPS.values(), ids=GROUPS)
-def test_rows_with_equal_values_are_a_group(column, groups, stage):
-    source = Arrays({"x": column, "y": np.arange(3)}, {"x": "drop"})
-    if groups is None:
-        with pytest.raises(InputError, match="'x'"):
-            stage(source, group_by="x")
-    else:
-        assert stage(source, group_by="x").listing().groups == groups
 
 
 def test_append_reads_the_splits_and_roles_of_the_build(tmp_path, array_files, quiet_build):

@@ -7,36 +7,14 @@ import numpy as np
 import pytest
 
 from tests.errors import raises
-from tfshards.prep import Arrays, ImageFolder, ImageOptions, Options
+from tfshards.prep import Arrays, ImageFolder, ImageOptions
 from tfshards.schemas import BuildError, InputError, OptionsError
-
-ANY_REJECTS = Options(max_rejected=1)
 
 
 def with_rejects(good: int, bad: int) -> dict[str, int | bytes]:
     """Return files of two classes; the bad ones are spread among the others."""
     files: dict[str, int | bytes] = {f"{'ab'[n % 2]}/{n:03d}.png": n for n in range(good)}
     return files | {f"{'ab'[n % 2]}/{n:03d}-bad.jpg": b"no image" for n in range(bad)}
-
-
-RUNNERS = {
-    "--runner BundleBasedDirectRunner": "none",
-    "--direct_running_mode=multi_processing --direct_num_workers=2": "none",
-}
-
-
-@pytest.mark.parametrize(("words", "compression"), RUNNERS.items())
-def test_runners_and_workers_make_the_same_bytes(
-    words, compression, image_folder, tmp_path, quiet_build, contents
-):
-    source, options = (
-        ImageFolder(image_folder(with_rejects(11, 3))),
-        Options(max_rejected=1, compression=compression),
-    )
-    one, other = tmp_path / "one" / "out", tmp_path / "other" / "out"
-    quiet_build(source, one, shards=4, options=options)
-    quiet_build(source, other, shards=4, options=options, beam_args=words.split())
-    assert contents(other) == contents(one)
 
 
 def test_a_runner_that_runs_nothing_is_detected(tmp_path, quiet_build):
@@ -51,22 +29,6 @@ def test_a_mistake_in_beam_options_is_reported_before_writing(wrong, tmp_path, q
         quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", beam_args=[wrong])
     assert "\n" not in str(found.value)
     assert not (tmp_path / "out").exists()
-
-
-CHANGES = {
-    "a name": lambda root: (root / "cat/00.png").rename(root / "cat/0.png"),
-    "a class": lambda root: (root / "cat/00.png").rename(root / "dog/00.png"),
-}
-
-
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_inputs_of_other_content_are_another_build(change, small_folder, tmp_path, quiet_build):
-    before = quiet_build(ImageFolder(small_folder), tmp_path / "out")
-    change(small_folder)
-    after = quiet_build(ImageFolder(small_folder), tmp_path / "other" / "out", options=ANY_REJECTS)
-    assert after.build_id != before.build_id
-    assert after.inputs_digest != before.inputs_digest
-    assert after.splits != before.splits
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,11 @@
 """Several captions per image: rows that name the same image stay in one split, by ``group_by``."""
 
 import os
-from dataclasses import replace
 
 import pytest
 
 from tests.prep.table_files import examples, write_text
-from tfshards.prep import Options, append
+from tfshards.prep import Options
 from tfshards.schemas import InputError, read_manifest
 
 RATIOS = {"train": "1/2", "val": "1/2"}
@@ -53,19 +52,3 @@ def test_rows_of_one_image_stay_in_one_split(photos, build_table, tmp_path):
     manifest = build_table(table, build={"options": BY_IMAGE})
     check_apart(tmp_path / "out", 36, 12)
     assert manifest.splits["train"].num_examples == 18
-
-
-def test_rows_without_an_image_are_groups_of_their_own(photos, build_table, tmp_path):
-    rows = rows_of(["a/{}.png"] * 2, range(4))
-    table = write_text(photos / "rows.csv", "file_name,caption", *rows, "none.png,9 x")
-    manifest = build_table(table, build={"options": replace(BY_IMAGE, max_rejected=1)})
-    assert manifest.totals.rejected == 1
-
-
-def test_appended_captions_follow_their_image(photos, build_table, tmp_path):
-    lines = ["file_name,caption", *rows_of(["a/{}.png"] * 2, range(10))]
-    table = write_text(photos / "rows.csv", *lines)
-    build_table(table, build={"options": BY_IMAGE})
-    write_text(table, *lines, *rows_of([".//a/{}.png", "a/{}.png"], range(20)))
-    append([str(table)], tmp_path / "out", engine="local")
-    check_apart(tmp_path / "out", 40, 20)

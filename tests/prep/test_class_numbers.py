@@ -7,15 +7,9 @@ import pytest
 
 from tests.conformance.inputs import write
 from tests.errors import raises
-from tests.prep.table_files import examples, write_parquet
-from tfshards.prep import Coco, Options, Table, Yolo, append, plan, verify
+from tests.prep.table_files import examples
+from tfshards.prep import Coco, Yolo, append, verify
 from tfshards.schemas import InputError, read_manifest
-
-QUIET = {
-    "engine": "local",
-}
-CLASSES = {"_type": "ClassLabel", "names": ["a", "b", "c"]}
-HALVES = {"a": "1/2", "b": "1/2"}
 
 
 def classes(out: Path, feature: str) -> dict[str, list[str | None]]:
@@ -46,13 +40,6 @@ def yolo(root: Path, names: list[str], images: dict[str, list[int]]) -> Path:
     return root
 
 
-def rows(folder: Path, columns: object, names: list[str] | None = None) -> Path:
-    """Write a table, of whose columns ``y`` and ``label`` the metadata has the class names."""
-    names = names or CLASSES["names"]
-    features = {name: {"_type": "ClassLabel", "names": names} for name in ("y", "label") if name in columns}
-    return write_parquet(folder / "rows.parquet", columns, features)
-
-
 @pytest.mark.parametrize(("kind", "made"), [(Coco, coco), (Yolo, yolo)])
 def test_appended_annotations_are_translated_by_name(kind, made, quiet_build, tmp_path):
     out = tmp_path / "out"
@@ -67,28 +54,3 @@ def test_appended_annotations_are_translated_by_name(kind, made, quiet_build, tm
     assert read_manifest(out).schema.class_names == ("cat", "dog", "bird")
     assert classes(out, "objects/category")["c.png"] == ["bird", "dog"]
     assert verify(out, deep=True)
-
-
-def test_appended_rows_are_translated_by_the_names_in_their_metadata(build_table, tmp_path):
-    build_table(rows(tmp_path, {"x": [0, 1], "y": [0, 2]}), roles={"y": "label"})
-    path = rows(tmp_path, {"x": [0, 1, 2], "y": [2, 0, 0]}, ["c", "b", "a"])
-    append(str(path), tmp_path / "out")
-    assert classes(tmp_path / "out", "y") == {"0": ["a"], "1": ["c"], "2": ["c"]}
-
-
-@pytest.mark.parametrize("by", [None, "g"])
-def test_rows_without_a_class_are_stratified_with_the_others(by, build_table, tmp_path):
-    path = rows(tmp_path, {"label": [-1, 0, 1] * 8, "g": [number // 2 for number in range(24)]})
-    options = Options(splits=HALVES, stratify=True, group_by=by)
-    assert build_table(path, build={"options": options}).num_examples == 24
-
-
-def test_classes_that_a_split_lacks_are_named_unless_it_has_rows_without_a_class(tmp_path):
-    splits = ["train"] * 3 + ["val"] * 2 + ["test"] * 2 + ["more"]
-    columns = {"label": [0, 1, 2, 0, 1, -1, 0, 2], "split": splits}
-    warnings = plan(Table(rows(tmp_path, columns)), tmp_path / "out").warnings
-    lacking = [line for line in warnings if "keep their numbers" in line]
-    found = [
-        [name for name in ("val", "more", "test", "a", "b", "c") if f"'{name}'" in line] for line in lacking
-    ]
-    assert found == [["val", "c"], ["more", "a", "b"]]

@@ -40,21 +40,6 @@ def test_the_map_of_a_dataset_and_its_labels_txt_give_the_same_dataset(tmp_path,
     assert "numbers" in capsys.readouterr().err
 
 
-BY_HAND = {
-    "as some editors write it": (b"\xef\xbb\xbfdog\r\ncat\r\n", ("dog", "cat")),
-    "without a last newline": (b"dog\ncat", ("dog", "cat")),
-    "what labels.txt would have escaped": ("a\tb\n\u00a0\n".encode(), ("a\tb", "\u00a0")),
-}
-
-
-@pytest.mark.parametrize(("text", "names"), BY_HAND.values(), ids=BY_HAND)
-def test_a_map_may_be_written_by_hand(text, names, tmp_path):
-    (tmp_path / "map.txt").write_bytes(text)
-    path = write_parquet(tmp_path / "t.parquet", {"label": names})
-    assert build_with(path, tmp_path / "out", f"--class-names={tmp_path}/map.txt") == 0
-    assert read_manifest(tmp_path / "out").schema.class_names == names
-
-
 # the text, and the number of the line that is at fault
 FAULTY = {
     "nothing": (b"", 1),

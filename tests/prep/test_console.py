@@ -3,13 +3,9 @@
 from pathlib import Path
 
 import numpy as np
-import pyarrow
-import pytest
 
-from tests.errors import raises
 from tests.surface.command import run_json
-from tfshards.prep import Arrays, ImageFolder, build, limited_jobs
-from tfshards.schemas import OptionsError
+from tfshards.prep import Arrays, ImageFolder, build
 
 
 def test_examples_as_json_have_numbers_text_and_what_images_are(small_folder, monkeypatch):
@@ -36,25 +32,3 @@ def test_examples_as_json_have_numbers_text_and_what_images_are(small_folder, mo
     assert image["features"]["label"] == {"labels": [0], "classes": ["cat"]}
     assert image["features"]["image"]["num_bytes"] == Path("photos/cat/00.png").stat().st_size
     assert image["features"]["image"]["image"].startswith("PNG ")
-
-
-def test_jobs_limit_threads_of_arrow_too():
-    before = pyarrow.cpu_count()
-    with limited_jobs(3):
-        with limited_jobs(1):
-            assert pyarrow.cpu_count() == 1
-        with limited_jobs(None):
-            assert pyarrow.cpu_count() == 3
-    assert pyarrow.cpu_count() == before
-    for number in (0, -1, True, "2"):
-        with pytest.raises(OptionsError, match="jobs="):
-            limited_jobs(number).__enter__()
-
-
-def test_paths_may_have_a_tilde_that_is_not_that_of_a_home(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for name in ("~nobody-here/x", "a~/x", "~$draft/x", "./~/x"):
-        build(Arrays({"x": np.arange(4)}), name)
-        assert Path(name, "dataset.json").exists()
-    with raises(OptionsError, "~/new starts with ~", "./~/new"):
-        build(Arrays({"x": np.arange(4)}), "~/new")

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from tests.errors import raises
-from tests.reported import logged
 from tests.surface.command import run
 from tfshards.prep import Arrays, ImageFolder, Options, append, remove
-from tfshards.schemas import BuildError, InputError
+from tfshards.schemas import InputError
 
 X, Y = np.arange(9), np.arange(9) % 2
 
@@ -39,32 +38,6 @@ def test_the_causes_of_another_build_are_named_until_overwrite_is_given(
     assert all(word in str(caught.value) for word in words)
     assert contents(out) == before
     quiet_build(source, out, **more, overwrite=True)
-
-
-def test_another_kind_of_source_is_named(out, image_folder, quiet_build):
-    with raises(InputError, "holds a dataset", code="dataset-differs") as caught:
-        quiet_build(ImageFolder(image_folder({"1.png": 1})), out, seed=1, options=Options(name="n"))
-    assert "source ('arrays')" in str(caught.value)
-
-
-def test_an_unfinished_build_of_another_kind_is_discarded_in_one_line(out, image_folder, quiet_build, log):
-    files = image_folder({"1.png": 1, "2.png": b"no image"})
-    with raises(BuildError, "rejected (", code="too-many-rejected"):
-        quiet_build(ImageFolder(files), out, overwrite=True)
-    logged(quiet_build, log.append)(Arrays({"x": X}), out, overwrite=True)
-    assert "discarding an unfinished build with another kind of source ('images')" in log
-
-
-def test_a_dataset_that_was_never_compared_is_not_up_to_date(image_folder, tmp_path, quiet_build):
-    root, out = image_folder({"1.png": 1, "2.png": 1}), tmp_path / "out"
-    drop, fail = Options(duplicates="drop"), Options(duplicates="fail")
-    quiet_build(ImageFolder(root), out)
-    for options in (drop, fail):
-        with raises(InputError, "holds a dataset", code="dataset-differs"):
-            quiet_build(ImageFolder(root), out, options=options)
-    with pytest.raises(BuildError, match=r"'2\.png'.*'1\.png'"):
-        quiet_build(ImageFolder(root), out, options=fail, overwrite=True)
-    assert quiet_build(ImageFolder(root), out, options=drop, overwrite=True).num_examples == 1
 
 
 def test_a_build_names_the_edits_that_it_would_lose(image_folder, tmp_path, quiet_build):

@@ -7,7 +7,7 @@ from google.protobuf.message import DecodeError
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tfshards.prep.records.example import SMALL_BYTES, example_encoder, with_label
+from tfshards.prep.records.example import example_encoder, with_label
 from tfshards.schemas import Feature, Schema
 from tfshards.schemas.example import decode_example
 
@@ -76,30 +76,6 @@ BY_BYTES = ["b", "a", "ä", "猫", "Z", "\uff5e", "\U0001f408"]
 @example((Schema(tuple(Feature(name, "int", "int64") for name in BY_BYTES)), [*range(7)]))
 def test_bytes_equal_those_of_tensorflow(example):
     assert encoded(*example) == by_tensorflow(*example)
-
-
-LENGTHS = [0, 127, 128, SMALL_BYTES - 1, SMALL_BYTES, 16_383, 1 << 21]
-
-
-@pytest.mark.parametrize("length", LENGTHS)
-def test_lengths_of_more_bytes_are_encoded_as_tensorflow_does(length):
-    image = Feature("image", "image", "uint8", (None, None, 3))
-    schema = Schema((image, Feature("label", "label", "int64"), Feature("key", "bytes", "bytes")))
-    values = [bytes(length), 7, b"k" * (length // 2)]
-    assert encoded(schema, values) == by_tensorflow(schema, values)
-
-
-def test_a_name_sorts_before_names_that_begin_with_it():
-    names = ["image/width", "image", "x", "image/height", "image/width/max"]
-    schema = Schema(tuple(Feature(name, "int", "int64") for name in names))
-    # a message is the concatenation of its entries; implementations of protobuf differ in this order
-    entries = b"".join(
-        tf.train.Features(
-            feature={name: tf.train.Feature(int64_list=tf.train.Int64List(value=[names.index(name)]))}
-        ).SerializeToString()
-        for name in ("image", "image/height", "image/width", "image/width/max", "x")
-    )
-    assert encoded(schema, list(range(5))) == b"\x0a" + bytes([len(entries)]) + entries
 
 
 def test_one_value_is_replaced_in_features_of_each_length():

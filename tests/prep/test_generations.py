@@ -103,17 +103,6 @@ def test_what_prune_has_left_of_a_build_is_never_written_again(tmp_path):
     assert verify(out, deep=True)
 
 
-def test_what_prune_has_left_of_a_build_stays_for_each_generation_that_needs_it(tmp_path):
-    out = tmp_path / "data"
-    built(out)
-    second = remove(out, ["3"])
-    prune(out)
-    for shards in (3, 4):
-        built(out, shards=shards, overwrite=True)
-    restore(out, second.folder)
-    assert verify(out, deep=True)
-
-
 def test_a_build_does_not_undo_a_restore(tmp_path, quiet_build):
     photos, out = bitmaps(tmp_path / "photos", 0, broken=-1), tmp_path / "out"
     first = quiet_build(photos, out, shards=2)

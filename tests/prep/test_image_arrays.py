@@ -35,7 +35,6 @@ def raw(*shape: int) -> np.ndarray:
     return np.zeros((2, *shape), np.uint8)
 
 
-PHOTO = image_file(np.zeros((9, 9, 3), np.uint8))
 # arrays by name, which of them are declared, and which are images
 RULES = {
     "the only one": ({"x": raw(28, 28), "y": np.arange(2)}, [], ["x"]),
@@ -62,14 +61,6 @@ def test_an_array_is_an_image_if_it_is_declared_or_cannot_be_mistaken(arrays, de
         return
     (batch,) = loader.batches(out, "train", **given)
     assert [name for name, values in batch.items() if values.shape[1:3] == (5, 5)] == expected
-
-
-def test_an_array_next_to_photos_is_no_image(tmp_path, quiet_build):
-    quiet_build(
-        prep.Examples([{"photo": PHOTO, "depth": raw(28, 28)[0]}], {"photo": "image"}), tmp_path / "out"
-    )
-    (batch,) = loader.batches(tmp_path / "out", "train", batch_size=1, image=loader.Image(size=(5, 5)))
-    assert (batch["photo"].shape[1:], batch["depth"].shape[1:]) == ((5, 5, 3), (28, 28))
 
 
 # the same images as PNG are the reference, since other tests compare these with Pillow
@@ -151,28 +142,3 @@ def test_ambiguous_arrays_are_named_and_masks_do_not_stay_behind_in_silence(buil
     (batch,) = loader.load(declared, "train", batch_size=7, image=loader.Image(size=(6, 6)))
     assert {batch[name].shape for name in pair} == {(7, 6, 6, 1)}
     assert read_manifest(declared).options["columns"] == {"left": "image", "right": "image"}
-
-
-@pytest.fixture
-def drawings() -> np.ndarray:
-    """Twelve images of 16 bits, of which the last is a brighter copy of the first."""
-    found = np.random.default_rng(4).integers(0, 50_000, (12, 32, 32), dtype=np.uint16)
-    found[11] = (found[0].astype(np.float64) * 1.1).astype(np.uint16)
-    return found
-
-
-@pytest.mark.parametrize("form", ["gray of 16 bits", "color of 16 bits"])
-def test_near_duplicates_among_arrays_are_found_and_pages_have_thumbnails(form, drawings, build, tmp_path):
-    array = np.repeat(drawings[..., None], 3, axis=3) if "color" in form else drawings
-    out = build({"x": array, "label": np.arange(12) % 2})
-    found = prep.audit(out)
-    pairs = {
-        tuple(sorted((case.example.key, case.like.key)))
-        for each in found.findings
-        if each.kind == "duplicate"
-        for case in each.cases
-    }
-    assert ("0", "11") in pairs
-    page = tmp_path / "page.html"
-    prep.report(out, page)
-    assert page.read_text().count("data:image/webp;base64,") >= 12

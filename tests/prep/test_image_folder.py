@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.errors import raises
-from tfshards.prep import ImageFolder, ImageOptions
+from tfshards.prep import ImageFolder
 from tfshards.schemas import InputError
 
 
@@ -60,10 +60,3 @@ def test_a_file_that_changes_after_it_was_listed_ends_the_build(
     with raises(InputError, fault, str(small_folder / "cat" / "00.png")):
         quiet_build(Changing(small_folder), tmp_path / "out", engine="local")
     assert not (tmp_path / "out" / "dataset.json").exists()
-
-
-def test_a_large_file_is_read_whole(image_folder, tmp_path, quiet_build):
-    content = bytes(range(256)) * 40_000
-    source = ImageFolder(image_folder({"1.png": content}), ImageOptions(check="none"))
-    (shard,) = quiet_build(source, tmp_path / "out").shards
-    assert content in (tmp_path / "out" / shard.path).read_bytes()

@@ -1,16 +1,9 @@
 """Image options that stand for others, and values that only Python can give."""
 
-from dataclasses import fields
-
-import numpy as np
 import pytest
 
-from tests.pictures import image_file
-from tests.surface.command import run
 from tfshards.prep import ImageOptions
-from tfshards.schemas import OptionsError, read_manifest
-
-RGBA = np.random.default_rng(0).integers(0, 256, (40, 60, 4), dtype=np.uint8)
+from tfshards.schemas import OptionsError
 
 
 def test_for_training_stands_for_three_options():
@@ -30,15 +23,3 @@ def test_for_training_stands_for_three_options():
 def test_values_that_only_python_can_give_are_refused(given):
     with pytest.raises(OptionsError):
         ImageOptions(**given)
-
-
-def test_a_default_given_explicitly_changes_nothing(image_folder, tmp_path):
-    photos = image_folder({"alpha.png": image_file(RGBA), "color.bmp": image_file(RGBA[..., :3], "BMP")})
-    outs = tmp_path / "1" / "out", tmp_path / "2" / "out"
-    defaults = {field.name: field.default for field in fields(ImageOptions)}
-    # mask has no flag; a flag is false unless it is given
-    given = {name: value for name, value in defaults.items() if value not in (None, False)}
-    words = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
-    for out, more in zip(outs, ([], [*words, "--duplicates=keep"]), strict=True):
-        assert run(["build", "images", photos, out, "--max-rejected=100%", *more]).status == 0
-    assert read_manifest(outs[0]) == read_manifest(outs[1])

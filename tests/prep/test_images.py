@@ -1,7 +1,6 @@
 """Settings of the process that are not those of a build, and formats that need a package."""
 
 import logging
-import os
 import subprocess
 import sys
 import warnings
@@ -16,10 +15,8 @@ from tests.pixels.corpus.jpegs import declared
 from tests.pixels.corpus.kind import RGB, encoded
 from tests.pixels.corpus.pngs import PLAIN as PNG
 from tests.pixels.corpus.tiffs import Page, tiff
-from tests.prep.exported import write_dataset
 from tests.surface.command import run
 from tfshards.prep import ImageFolder, Options, build, limited_jobs
-from tfshards.schemas import Feature, Schema, read_manifest
 
 ANY = Options(max_rejected=1)
 ODD_EXIF = JPEG[:2] + b"\xff\xe1\0\x14Exif\0\0II*\0\x08\0\0\0\x05\0\x12\x01" + JPEG[2:]
@@ -74,33 +71,6 @@ def test_the_pixel_limit_of_pillow_does_not_affect_a_build(limit, rejects, monke
     with limited_jobs(1):
         assert rejects({"0.jpg": JPEG, **large}) == {"too large": 2}
     assert limit == Image.MAX_IMAGE_PIXELS
-
-
-def test_images_of_any_size_are_described_by_their_header(tmp_path, recwarn):
-    # Pillow warns of the first, and opens no second
-    schema = Schema((Feature("image", "image", "uint8", (None, None, 3)),))
-    sides = (10_000, 50_000)
-    write_dataset(
-        tmp_path, schema, {"train": [[{"image": declared(12 * high // 10, high)} for high in sides]]}
-    )
-    for number, high in enumerate(sides):
-        assert (
-            f"JPEG {high} x {12 * high // 10} (height x width)"
-            in run(["show", tmp_path, f"train:{number}"]).out
-        )
-    assert not [each for each in recwarn if "pixels" in str(each.message)]
-
-
-@pytest.mark.parametrize("kind", ["images", "table"])
-def test_a_file_above_one_gibibyte_is_rejected_before_it_is_read(kind, image_folder, tmp_path):
-    root = image_folder({"a.png": PNG, "b.png": PNG})
-    # a hole takes no space
-    os.truncate(root / "b.png", (1 << 30) + 1)
-    (root / "t.csv").write_text("file_name\na.png\nb.png\n")
-    source = root if kind == "images" else root / "t.csv"
-    assert run(["build", kind, source, tmp_path / "out", "--max-rejected=50%", "--shards=1"]).status == 0
-    totals = read_manifest(tmp_path / "out").totals
-    assert (totals.accepted, totals.reasons["rejected"]) == (1, {"too large": 1})
 
 
 def test_messages_of_pillow_which_name_no_file_are_not_printed(image_folder, tmp_path, caplog):

@@ -128,15 +128,3 @@ def test_files_of_another_source_next_to_classes_are_warned_of(names, named, ima
     assert listing.skipped.get("hidden", 0) == 2 * any("__MACOSX" in name for name in names)
     assert len(listing.warnings) == bool(named)
     assert all(text in listing.warnings[0] for text in named)
-
-
-def test_a_folder_without_images_names_the_sections_for_its_files(image_folder):
-    files = {"train-images-idx3-ubyte.gz": "mnist", "a/x.h5": "other-layouts"}
-    files["annotations/instances_val2017.json"] = "coco"
-    root = image_folder(dict.fromkeys(files, b""))
-    with raises(InputError, "holds no images", code="no-inputs") as caught:
-        listing_of(root)
-    for line in caught.value.lines:
-        (name,) = [name for name in files if name in line]
-        assert line.endswith(f"{PAGE}#{files.pop(name)}")
-    assert not files

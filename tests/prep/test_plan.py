@@ -25,16 +25,6 @@ def stored(out) -> list[int]:
     return [int(row["x"]) for row in loader.Records(out)]
 
 
-@given(st.integers(1, 60), st.integers(1, 60), st.integers(0, 2**63 - 1))
-def test_each_example_is_in_one_shard_and_shards_differ_by_at_most_one(count, num_shards, seed):
-    assume(num_shards <= count)
-    (shards,) = plan(Arrays({"x": np.arange(count)}), "out", shards=num_shards, seed=seed).layouts.values()
-    assert sorted(np.concatenate(shards).tolist()) == [*range(count)]
-    assert [len(shard) for shard in shards] == [
-        count // num_shards + (index < count % num_shards) for index in range(num_shards)
-    ]
-
-
 @settings(max_examples=25)
 @given(st.lists(st.integers(0, 12), min_size=6, max_size=40), st.integers(1, 6), st.integers(0, 9))
 def test_shards_stay_balanced_without_rejects_and_as_few_examples_as_possible_move(values, num_shards, seed):
@@ -68,15 +58,3 @@ def test_examples_are_in_the_order_of_splitmix64s_values(count, seed, tmp_path, 
     assert stored(tmp_path / "out") == sorted(range(count), key=values.__getitem__)
     sizes = [shard.num_examples for shard in manifest.shards]
     assert sizes == [count // num_shards + (n < count % num_shards) for n in range(num_shards)]
-
-
-def test_the_plan_id_depends_on_name_seed_and_inputs(tmp_path):
-    x = np.arange(4)
-    found = [
-        plan(Arrays({"x": x}), tmp_path / "a", seed=3),
-        plan(Arrays({"x": x}), tmp_path / "a", seed=4),
-        plan(Arrays({"x": x}), tmp_path / "b", seed=3),
-        plan(Arrays({"x": x[::-1]}), tmp_path / "a", seed=3),
-    ]
-    assert len({each.plan_id for each in found}) == 4
-    assert plan(Arrays({"x": x.copy()}), tmp_path / "a", seed=3).plan_id == found[0].plan_id

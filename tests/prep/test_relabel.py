@@ -3,11 +3,10 @@
 import pytest
 
 from tests.errors import raises
-from tests.reported import logged
-from tfshards.prep import ImageFolder, append, relabel, reshard, verify
-from tfshards.schemas import InputError, OptionsError, read_manifest
+from tfshards.prep import relabel, verify
+from tfshards.schemas import InputError, OptionsError
 
-from .derived import build_arrays, build_quietly, write_images
+from .derived import build_arrays
 
 
 def test_classes_without_names_are_numbers(tmp_path):
@@ -66,15 +65,3 @@ def test_what_holds_no_labels_is_refused(root, tmp_path):
         relabel(root, tmp_path / "l.txt")
     with raises(InputError, "1 of 2 keys not in", "'cat/nobody.png'", code="key-unknown"):
         relabel(root, {"cat/000.png": "dog", "cat/nobody.png": "dog"})
-
-
-def test_append_does_not_report_relabeled_inputs_as_changed(tmp_path, log):
-    photos, root = write_images(tmp_path / "p", range(8)), tmp_path / "d"
-    build_quietly(ImageFolder(photos), root)
-    relabel(root, {"cat/000.png": "dog"})
-    # also in a dataset that is derived from the relabeled one
-    reshard(root, tmp_path / "again", shards=2)
-    for folder in (root, tmp_path / "again"):
-        before = read_manifest(folder)
-        assert logged(append, log.append)(photos, folder, engine="local") == before
-    assert not [line for line in log if "warning" in line]

@@ -3,7 +3,6 @@
 import gzip
 import json
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -62,13 +61,6 @@ def test_all_files_that_follow_from_shards_and_manifest_are_rebuilt(damage, data
     assert contents(dataset) == before
     assert not verify(dataset, repair=True).repaired
     assert verify(dataset, deep=True)
-
-
-def test_folders_of_indexes_that_are_gone_are_made_again(dataset, contents):
-    before = contents(dataset)
-    shutil.rmtree(first_shard(dataset).parent / "index")
-    assert verify(dataset, repair=True)
-    assert contents(dataset) == before
 
 
 def test_the_command_that_is_named_for_damaged_shards_repairs_them(dataset, photos, contents, quiet_build):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.errors import raises
-from tfshards.prep import ShardCounts, ShardOptions, reshard
+from tfshards.prep import ShardOptions, reshard
 from tfshards.schemas import BuildError, InputError, read_manifest
 
 from . import derived
@@ -18,21 +18,6 @@ def old(tmp_path) -> Path:
     """Arrays that a test may damage: 101 examples in 3 shards."""
     derived.build_arrays(tmp_path)
     return tmp_path / "old"
-
-
-NUMBERS = {
-    "as many as there were": ({}, [34, 34, 33]),
-    "of one split": ({"shards": ShardCounts(9, {"train": 2})}, [51, 50]),
-    # a record has some 100 bytes
-    "by size": ({"options": ShardOptions(shard_size=3000)}, [26, 25, 25, 25]),
-    "by a size below a record's": ({"options": ShardOptions(shard_size=1)}, [1] * 101),
-}
-
-
-def test_the_number_of_shards(old, tmp_path):
-    for number, (asked, expected) in enumerate(NUMBERS.values()):
-        made = reshard(old, tmp_path / f"out{number}", **asked)
-        assert [shard.num_examples for shard in made.splits["train"].shards] == expected
 
 
 @pytest.mark.parametrize(
@@ -89,12 +74,3 @@ def test_a_damaged_shard_is_not_kept_in_place(old):
     path = derived.flip(first_shard(old), -1)
     with pytest.raises(InputError, match=path.name):
         reshard(old, old, overwrite=True)
-
-
-def test_a_dataset_that_is_resharded_in_place_keeps_its_name(old):
-    moved = old.rename(old.parent / "moved")
-    # by another name of the same folder
-    link = old.parent / "link"
-    link.symlink_to(moved)
-    assert reshard(moved, link, shards=4, overwrite=True).name == "old"
-    assert len(read_manifest(moved).shards) == 4

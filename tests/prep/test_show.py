@@ -36,15 +36,6 @@ def test_examples_are_found_by_key_and_by_their_position_in_the_order_of_the_loa
         refused(["show", str(out), place], text, status=1)
 
 
-def test_keys_that_are_numbers_or_parts_of_other_keys_are_not_confused(tmp_path, quiet_build):
-    quiet_build(Arrays({"x": np.arange(200) * 7}), tmp_path / "out", seed=5)
-    for row in (1, 10, 100, 11):
-        assert shown(tmp_path / "out", row)[1:] == [f"x: int64 []: {row * 7}", f"key: {row}"]
-    at = shown(tmp_path / "out", "train:12")
-    assert at[0].startswith("split train, example 12,")
-    assert at[-1] != "key: 12"
-
-
 def test_only_the_record_of_the_example_is_read(tmp_path, quiet_build, monkeypatch):
     monkeypatch.chdir(tmp_path)
     quiet_build(Arrays({"x": np.arange(50) * 7}), tmp_path / "out", seed=5)

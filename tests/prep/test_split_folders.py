@@ -1,7 +1,6 @@
 """Split folders and split lists of a build, as later verbs find them again."""
 
 from tests.errors import raises
-from tests.prep.table_files import write_text
 from tests.surface.command import run
 from tfshards.prep import ImageFolder, append, audit, verify
 from tfshards.schemas import InputError
@@ -48,12 +47,3 @@ def test_images_without_classes_are_appended_to_their_split_alone(image_folder, 
     assert grown.splits["train"].label_counts == {"cat": 3, "mouse": 2}
     assert (grown.splits["test"].label_counts, grown.splits["test"].num_examples) == ({}, 3)
     assert verify(out, deep=True)
-
-
-def test_a_change_of_a_list_is_another_build(image_folder, tmp_path, quiet_build):
-    root = image_folder({"a.png": 1, "b.png": 2, "c.png": 3})
-    source = ImageFolder(root, split_list={"train": "train.txt"})
-    write_text(root / "train.txt", "a.png", "b.png")
-    first = quiet_build(source, tmp_path / "a")
-    write_text(root / "train.txt", "a.png", "c.png")
-    assert quiet_build(source, tmp_path / "b").build_id != first.build_id

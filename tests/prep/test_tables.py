@@ -77,23 +77,6 @@ def test_a_line_that_is_too_long_is_reported(tmp_path, monkeypatch):
         Table(path).stage(tmp_path)
 
 
-GROUPS = {
-    "text in a dictionary": pa.array(["p1", "p2", "p3", "p4"]).dictionary_encode(),
-    "bytes": [b"\xff", b"1", b"2", b"3"],
-    "dates": pa.array([1, 2, 3, 4], pa.date32()),
-}
-
-
-@pytest.mark.parametrize("groups", GROUPS.values(), ids=GROUPS)
-def test_rows_of_one_group_have_equal_values(groups, tmp_path):
-    groups = groups if isinstance(groups, pa.Array) else pa.array(groups)
-    path = write_parquet(tmp_path / "t.parquet", {"x": range(8), "g": pa.concat_arrays([groups, groups])})
-    # no files have these names
-    found = Table(path, {"g": "value"}).stage(tmp_path, group_by="g").listing().groups
-    assert found == found[:4] * 2
-    assert len(set(found)) == 4
-
-
 def test_equal_rows_are_equal_builds(tmp_path, quiet_build):
     rows = {"n": [3, 1, 2], "s": ["a", "b", "c"], "v": [[1], [], [2, 3]], "label": ["x", "y", "x"]}
     table = pa.table(rows)
@@ -152,10 +135,3 @@ def test_lists_in_text_next_to_images_are_no_boxes(tmp_path):
     with raises(InputError, "'bbox' holds lists of numbers as text", "json.loads", "{'bbox': 'value'}"):
         plan(Table(path), tmp_path / "out")
     assert plan(Table(path, {"bbox": "value"}), tmp_path / "out").listing.schema["bbox"].dtype == "bytes"
-
-
-def test_truth_values_in_other_letters_and_classes_like_missing_values_are_warned_of(tmp_path):
-    path = csv(tmp_path, "label,ok", "a,True", "NA,False", "None,True")
-    warnings = "\n".join(plan(Table(path), tmp_path / "out").warnings)
-    assert "'ok' is stored as text" in warnings
-    assert "missing values: NA, None" in warnings

@@ -128,18 +128,6 @@ def test_every_class_name_keeps_its_own_line(tmp_path):
         assert not name or literal.encode("ascii").decode("unicode_escape") == name
 
 
-def test_splits_and_shards_have_their_examples_lengths_and_sizes(tmp_path):
-    manifest = build(rows([*range(5), 20]), tmp_path / "d", shards={"train": 2, "val": 1})
-    builder = tfds.builder_from_directory(folder_of(tmp_path / "d"))
-    for name, split in manifest.splits.items():
-        found = builder.info.splits[name]
-        assert found.shard_lengths == [shard.num_examples for shard in split.shards]
-        assert found.num_bytes == split.num_bytes
-        assert [f"{manifest.folder}/{name}" for name in found.filenames] == [one.path for one in split.shards]
-    assert sorted(int(example["x"]) for example in opened(tmp_path / "d")) == [0, 1, 2, 3, 4]
-    assert len(opened(tmp_path / "d", "train[3:]")) == 2
-
-
 @pytest.mark.parametrize(
     ("name", "shown", "label"),
     [("photos", "photos", "a/b"), ("ImageNet.v2-SMALL", "image_net_v2_small", "ä b"),

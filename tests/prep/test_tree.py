@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.surface.command import run, run_json
-from tfshards.prep import ImageFolder, Options, build
+from tfshards.prep import ImageFolder, Options
 
 ANY = Options(max_rejected=1)
 
@@ -92,17 +92,6 @@ def test_rejected_files_of_any_name_are_found_by_it(image_folder, tmp_path, quie
     quiet_build(ImageFolder(root), tmp_path / "out", options=ANY)
     for name in names:
         assert run_json(["show", tmp_path / "out", name])[1]["code"] == "key-rejected"
-
-
-def test_status_lines_and_warnings_from_python_are_escaped_too(image_folder, tmp_path, caplog):
-    root = image_folder({"c\n/1.png": 1, "C\n/2.png": 1, "\x1b[1m.png": 1})
-    with caplog.at_level("INFO", "tfshards"):
-        for _ in range(2):
-            build(ImageFolder(root), tmp_path / "o\nut", options=Options(name="n", duplicates="drop"))
-    lines = caplog.messages
-    assert all(line.isprintable() for line in lines)
-    for line, text in ((0, r"'C\n' and 'c\n'"), (1, r"'\x1b[1m.png'"), (-1, r"o\nut is up to date")):
-        assert text in lines[line]
 
 
 def test_names_in_a_foreign_manifest_are_printed_escaped(image_folder, tmp_path, quiet_build):
