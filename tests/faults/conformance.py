@@ -305,7 +305,7 @@ FAULTS = [
     ("a plan does not depend on the values of arrays", "prep/sources/array_files.py",
      "                self.digest.update(data)\n",
      "",
-     "tests/prep/test_decisions.py::test_the_causes_of_another_build_are_named_until_overwrite_is_given[inputs]"),
+     "tests/prep/test_output.py::test_the_causes_of_another_build_are_named_until_overwrite_is_given[inputs]"),
     ("keys of rows begin with 1", "prep/sources/keys.py",
      "return b\"%d\" % number",
      "return b\"%d\" % (number + 1)",

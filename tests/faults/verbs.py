@@ -39,7 +39,7 @@ FAULTS = [
         "prep/deriving/edit.py",
         "left, before | {",
         "left, frozenset() | {",
-        "tests/prep/test_remove.py::test_nothing_of_the_removed_examples_is_on_disk_after_prune",
+        "tests/prep/test_edits.py::test_nothing_of_the_removed_examples_is_on_disk_after_prune",
     ),
     (
         "remove counts the labels of removed examples",

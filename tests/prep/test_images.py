@@ -1,8 +1,11 @@
-"""Settings of the process that are not those of a build, and formats that need a package."""
+"""Images: settings of the process, options that stand for others, and images that are stored as pixels."""
 
+import itertools
 import logging
+import shutil
 import subprocess
 import sys
+import tarfile
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,13 +13,18 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFile
 
+from tests.pictures import image_file
 from tests.pixels.corpus.jpegs import PLAIN as JPEG
 from tests.pixels.corpus.jpegs import declared
 from tests.pixels.corpus.kind import RGB, encoded
 from tests.pixels.corpus.pngs import PLAIN as PNG
 from tests.pixels.corpus.tiffs import Page, tiff
 from tests.surface.command import run
-from tfshards.prep import ImageFolder, Options, build, limited_jobs
+from tests.tables import mostly_nightly
+from tfshards import loader
+from tfshards.loader import Records, batches, load
+from tfshards.prep import Examples, ImageFolder, ImageOptions, Options, build, limited_jobs
+from tfshards.schemas import OptionsError, read_manifest
 
 ANY = Options(max_rejected=1)
 ODD_EXIF = JPEG[:2] + b"\xff\xe1\0\x14Exif\0\0II*\0\x08\0\0\0\x05\0\x12\x01" + JPEG[2:]
@@ -96,3 +104,92 @@ def test_heic_without_its_package_is_rejected_with_the_remedy(image_folder, tmp_
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1
     assert "install tfshards[heic]" in done.stderr
+
+
+# Image options that stand for others, and values that only Python can give
+
+
+def test_for_training_stands_for_three_options():
+    wanted = ImageOptions(resize="short=258", format="jpeg", jpeg_quality=90)
+    assert ImageOptions(for_training=224) == ImageOptions(for_training=224, format="jpeg") == wanted
+    assert ImageOptions(for_training=32, jpeg_quality=80).jpeg_quality == 80
+    as_pixels = ImageOptions(for_training=224, format="pixels")
+    assert as_pixels == ImageOptions(resize="short=258", format="pixels")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"channels": 3.0}, {"alpha": ""}, {"resize": (224, 224)}, {"jpeg_quality": True}, {"mask": True}]
+    + [{"mask": True, "channels": 1, "format": "jpeg"}, {"for_training": -224}],
+    ids=str,
+)
+def test_values_that_only_python_can_give_are_refused(given):
+    with pytest.raises(OptionsError):
+        ImageOptions(**given)
+
+
+# Images that are stored as pixels: from files to the loader, and to other tools
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """Two datasets of the same images of different sizes, gray and color, as pixels and as PNG."""
+    root = tmp_path_factory.mktemp("pixels")
+    draw = np.random.default_rng(0)
+    for number in range(24):
+        sides = (int(draw.integers(40, 60)), int(draw.integers(40, 60)), 3)[: 2 + (number % 3 > 0)]
+        file = root / "photos" / "ab"[number % 2] / f"{number}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(image_file(draw.integers(0, 256, sides, dtype=np.uint8)))
+    for form in ("pixels", "png"):
+        words = ["--format", form, "--channels", "keep", "--alpha", "white", "--shards", "2", "--name", "n"]
+        assert run(["build", "images", root / "photos", root / form, *words]).status == 0
+    return root
+
+
+@pytest.mark.parametrize(
+    ("channels", "crop"),
+    mostly_nightly(
+        itertools.product([None, 1, 3, 4], [None, "random", "shift"]), [(None, "random"), (4, "shift")]
+    ),
+)
+def test_the_loader_delivers_what_it_delivers_of_png(built, channels, crop):
+    image = loader.Image((30, 28), crop=crop, channels=channels, flip="horizontal")
+    options = {"batch_size": 24, "image": image, "select": ("image", "label")}
+    ((expected, labels),) = load(built / "png", **options)
+    for read in (load, batches):
+        ((pixels, found),) = read(built / "pixels", **options)
+        assert np.array_equal(found, labels)
+        assert np.array_equal(pixels, expected)
+
+
+def test_the_dataset_is_like_any_other(built, tmp_path):
+    pixels = built / "pixels"
+    assert read_manifest(pixels).options["format"] == "pixels"
+    for words in (
+        ["verify", pixels, "--deep"],
+        ["verify", pixels, "--repair"],
+        ["audit", pixels],
+        ["report", pixels, "--output", tmp_path / "report.html"],
+        ["reshard", pixels, tmp_path / "again", "--shards", "3"],
+        ["verify", tmp_path / "again", "--deep"],
+        ["export", pixels, tmp_path / "tars", "--to", "webdataset"],
+    ):
+        assert run(words).status == 0, words
+    assert "image: PPM" in run(["show", pixels]).out
+    with tarfile.open(min((tmp_path / "tars").glob("*.tar"))) as members:
+        assert {name.split(".", 1)[1] for name in members.getnames()} >= {"ppm", "pgm", "cls"}
+
+
+def test_files_of_pixels_are_adopted_and_built_again(built, tmp_path):
+    for shard in (built / "pixels").glob("*/*.tfrecord-*"):
+        shutil.copy(shard, tmp_path)
+    assert run(["adopt", tmp_path]).status == 0
+    feature = read_manifest(tmp_path).schema["image"]
+    assert (feature.kind, feature.shape) == ("image", (None, None, 3))
+    records = Records(built / "pixels")
+    again = [{"key": row["key"], "image": row["image"], "label": int(row["label"])} for row in records]
+    options = ImageOptions(channels="keep", alpha="white", format="pixels")
+    build(Examples(again, images=options), tmp_path / "again", shards=2)
+    found = {row["key"]: row["image"] for row in Records(tmp_path / "again")}
+    assert found == {row["key"]: row["image"] for row in records}
