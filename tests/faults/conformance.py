@@ -13,7 +13,7 @@ ANNOTATIONS = "tests/conformance/test_annotations.py::test_annotations_move_with
 OPTIONS = "tests/conformance/test_options.py::test_options_have_their_effect_or_are_refused"
 ARRAYS = "tests/conformance/test_arrays.py::test_arrays_become_what_they_hold_or_are_refused"
 EXAMPLES = "tests/conformance/test_examples.py::test_examples_become_what_they_hold_or_are_refused"
-ITERABLES = "tests/prep/test_any_iterable.py::test"
+ITERABLES = "tests/prep/test_arrays.py::test"
 ELEMENTS = "tests/prep/test_write_shards.py::test"
 SPLITS = "tests/prep/test_splits.py"
 

@@ -16,7 +16,7 @@ from tests.reported import logged
 from tests.surface.command import run, run_json
 from tfshards import loader
 from tfshards.prep import ImageFolder, Options, append, audit, verify
-from tfshards.schemas import BuildError, InputError
+from tfshards.schemas import InputError
 
 ANY = Options(max_rejected=1)
 
@@ -228,16 +228,3 @@ def test_append_finds_the_masks_again(write, tmp_path, quiet_build):
     assert not [line for line in log if "taken for" in line]
     assert numbers(out) == [1, 2, 3]
     assert verify(out, decode=True)
-
-
-def test_an_edited_mask_is_another_input(write, tmp_path, quiet_build):
-    root = write("images/a1.png", "masks/a1.png", "images/b2.png", "masks/b2.png")
-    out = tmp_path / "o"
-    quiet_build(ImageFolder(root), out)
-    mask = root / "masks" / "a1.png"
-    mask.write_bytes(mask.read_bytes() + b"more")
-    with raises(InputError, "holds a dataset", code="dataset-differs"):
-        quiet_build(ImageFolder(root), out)
-    write("images/lone4.png")
-    with raises(BuildError, "rejected (", code="too-many-rejected"):
-        append([root], out)

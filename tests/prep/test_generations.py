@@ -118,19 +118,6 @@ def test_a_build_does_not_undo_a_restore(tmp_path, quiet_build):
     assert quiet_build(photos, out, shards=2, overwrite=True) == second
 
 
-def test_a_refused_build_names_what_it_has_written(tmp_path, quiet_build, log):
-    out, photos = tmp_path / "out", bitmaps(tmp_path / "photos", 0, broken=-1)
-    first = quiet_build(photos, out)
-    bitmaps(tmp_path / "photos", 5, broken=-1)
-    for path in (tmp_path / "photos").iterdir():
-        os.utime(path, (1, 1))
-    with pytest.raises(InputError, match=rf"{out}/{first.folder}-2: .*overwrite=True.*tfshards prune {out}"):
-        quiet_build(photos, out)
-    # which resumes
-    logged(quiet_build, log.append)(photos, out, overwrite=True)
-    assert "resuming the build: 1 of 1 shard finished" in log
-
-
 def removed(out: Path) -> Manifest:
     return remove(out, ["3"])
 

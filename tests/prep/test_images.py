@@ -2,7 +2,6 @@
 
 import itertools
 import logging
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -22,8 +21,8 @@ from tests.pixels.corpus.tiffs import Page, tiff
 from tests.surface.command import run
 from tests.tables import mostly_nightly
 from tfshards import loader
-from tfshards.loader import Records, batches, load
-from tfshards.prep import Examples, ImageFolder, ImageOptions, Options, build, limited_jobs
+from tfshards.loader import batches, load
+from tfshards.prep import ImageFolder, ImageOptions, Options, build, limited_jobs
 from tfshards.schemas import OptionsError, read_manifest
 
 ANY = Options(max_rejected=1)
@@ -179,17 +178,3 @@ def test_the_dataset_is_like_any_other(built, tmp_path):
     assert "image: PPM" in run(["show", pixels]).out
     with tarfile.open(min((tmp_path / "tars").glob("*.tar"))) as members:
         assert {name.split(".", 1)[1] for name in members.getnames()} >= {"ppm", "pgm", "cls"}
-
-
-def test_files_of_pixels_are_adopted_and_built_again(built, tmp_path):
-    for shard in (built / "pixels").glob("*/*.tfrecord-*"):
-        shutil.copy(shard, tmp_path)
-    assert run(["adopt", tmp_path]).status == 0
-    feature = read_manifest(tmp_path).schema["image"]
-    assert (feature.kind, feature.shape) == ("image", (None, None, 3))
-    records = Records(built / "pixels")
-    again = [{"key": row["key"], "image": row["image"], "label": int(row["label"])} for row in records]
-    options = ImageOptions(channels="keep", alpha="white", format="pixels")
-    build(Examples(again, images=options), tmp_path / "again", shards=2)
-    found = {row["key"]: row["image"] for row in Records(tmp_path / "again")}
-    assert found == {row["key"]: row["image"] for row in records}

@@ -79,21 +79,6 @@ def test_folders_that_may_be_no_classes_are_refused_unless_declared(files, secti
         assert set(listing_of(root, **declared).schema.class_names) == folders
 
 
-@pytest.mark.parametrize(
-    ("files", "section", "names"),
-    [
-        (["train/a/x/1.png", "test/b/y/2.png"], "nested-folders", "ab"),
-        (["train/images/1.png", "test/images/2.png"], "other-layouts", ["images"]),
-    ],
-)
-def test_folders_in_splits_that_may_be_no_classes_are_refused(files, section, names, image_folder):
-    root = image_folder(files_of(files))
-    for given in (None, {"train": "train", "test": "test"}):
-        with raises(InputError, "do not show the classes", f"{PAGE}#{section}", code="layout-known"):
-            listing_of(root, split_folders=given)
-    assert listing_of(root, as_is=True).schema.class_names == tuple(names)
-
-
 NO_FALSE_ALARM = {
     "a table of classes": [*CLASSES, "metadata.csv", "labels.csv"],
     "boxes of classes": [*CLASSES, "cat/1.xml", "data.yaml"],

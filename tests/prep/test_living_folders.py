@@ -136,22 +136,6 @@ def test_an_edit_that_keeps_size_and_time_is_found_only_by_checksum(bitmaps, reb
     assert rebuild(checksum=True, overwrite=True).build_id != manifest.build_id
 
 
-def test_rejected_inputs_are_compared_as_well(bitmaps, rebuild):
-    (bitmaps / "cat" / "bad.bmp").write_bytes(b"no image")
-    (bitmaps / "dog" / "twice.bmp").write_bytes((bitmaps / "dog" / "01.bmp").read_bytes())
-    options = {"options": Options(max_rejected=1, duplicates="drop"), "shards": 2}
-    manifest = rebuild(**options)
-    assert manifest.totals.reasons["rejected"] == {"duplicate": 1, "unreadable": 1}
-    for path in ("cat/bad.bmp", "dog/twice.bmp", "dog/01.bmp"):
-        touch(bitmaps / path)
-    assert rebuild(**options) == manifest
-    (bitmaps / "cat" / "bad.bmp").write_bytes(b"NO IMAGE")
-    edit(bitmaps / "dog" / "twice.bmp")
-    os.utime(bitmaps / "dog" / "twice.bmp", ns=(LATER + 1, LATER + 1))
-    with raises(InputError, "holds a dataset with", code="dataset-differs"):
-        rebuild(**options)
-
-
 # Stopped builds: finished shards are kept if they are intact, and what changed meanwhile is noticed
 
 

@@ -235,15 +235,3 @@ def test_a_file_of_the_same_kind_or_without_content_is_replaced_and_others_are_k
         ended = run(command.format(name))
         assert (ended.status, f"{name} is not a regular file" in ended.err) == (1, True)
         assert not os.path.isfile(name)
-
-
-def test_keys_that_were_edited_are_replaced_and_lists_of_people_are_not(folder):
-    shutil.copytree("photos/a", "photos/c")
-    build(ImageFolder("photos"), "more", shards=1)
-    assert run("audit more --keys keys --keys-of conflict").status == 0
-    Path("keys").write_text('"b/2.png"\n"\\u00e4\\""\n')
-    assert run("audit more --keys keys").status == 0
-    for mine in ("b/2.png\n", '"b/2.png"', '"b" \n', '"' * 100_000):
-        Path("keys").write_text(mine)
-        assert run("audit more --keys keys").status == 1
-        assert Path("keys").read_text() == mine

@@ -1,19 +1,17 @@
 """repair: what follows from sound shards and the manifest is rebuilt, and a command is named for the rest."""
 
 import gzip
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.errors import raises
-from tests.format_reader import companion, digest_of, with_digest
+from tests.format_reader import companion
 from tests.prep.derived import first_shard, flip, write_images
 from tests.reported import logged
-from tfshards.prep import ImageFolder, Options, append, remove, restore, verify
-from tfshards.schemas import FormatError, InputError, Manifest, read_manifest
+from tfshards.prep import ImageFolder, Options, remove, restore, verify
+from tfshards.schemas import InputError, Manifest, read_manifest
 
 SHARDS = {"train": 3, "val": 1}
 
@@ -121,26 +119,6 @@ def test_a_damaged_shard_of_inputs_that_changed_unnoticed_is_not_replaced(photos
     assert [problem.place for problem in verify(out).problems] == [shard.path]
 
 
-def test_shards_of_an_earlier_build_are_repaired_by_it_and_the_newest_is_restored(
-    photos, tmp_path, contents, quiet_build
-):
-    out = tmp_path / "out"
-    old = build(quiet_build, photos, out)
-    write_images(photos, range(40, 50))
-    new = logged(append, print)(ImageFolder(photos), out)
-    before = contents(out)
-    flip(out / old.shards[0].path)
-    (remedy,) = verify(out, repair=True).remedies
-    assert remedy.startswith(f"{old.folder}: 'tfshards build images … {out} --overwrite'")
-    assert remedy.endswith(f"'tfshards restore {out} {new.folder}'")
-    for number in range(40, 50):
-        next(photos.glob(f"*/{number:03d}.png")).unlink()
-    assert build(quiet_build, photos, out, overwrite=True) == old
-    assert logged(restore, print)(out, new.folder) == new
-    assert contents(out) == before
-    assert verify(out, deep=True)
-
-
 def test_shards_of_an_edit_are_repaired_by_the_edit_of_the_generation_before(
     photos, tmp_path, contents, quiet_build
 ):
@@ -170,30 +148,6 @@ def test_nothing_is_written_into_a_folder_that_tfshards_did_not_make(dataset, co
     }
     assert "build.json" in report.remedies[0]
     assert contents(dataset) == before
-
-
-def test_a_file_whose_digest_is_not_that_of_what_follows_stays(dataset, contents):
-    """As after a change of the release that wrote the views."""
-    document = json.loads((dataset / "dataset.json").read_text())
-    (path,) = [path for path in document["views"] if path.endswith("/labels.txt")]
-    document["views"][path] = digest_of(b"emu\n")
-    for name in ("dataset.json", f"{document['folder']}/dataset.json"):
-        (dataset / name).write_bytes(with_digest(json.dumps(document).encode()))
-    before = contents(dataset)
-    assert [problem.place for problem in verify(dataset, repair=True).problems] == [path]
-    assert contents(dataset) == before
-
-
-def test_a_damaged_manifest_is_refused_and_its_copy_makes_it_again(dataset, contents):
-    before, folder = contents(dataset), read_manifest(dataset).folder
-    flip(dataset / "dataset.json")
-    with raises(FormatError, code="format"):
-        verify(dataset, repair=True)
-    logged(restore, print)(dataset, folder)
-    assert contents(dataset) == before
-    with pytest.raises(InputError) as caught:
-        verify(dataset / "none", repair=True)
-    assert "does not exist" in str(caught.value)
 
 
 def test_a_record_that_does_not_show_whose_folder_it_is_in_is_named(dataset):

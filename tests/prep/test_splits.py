@@ -137,17 +137,6 @@ def test_a_group_is_in_one_split_and_classes_are_as_even_as_promised(pairs, rati
         assert not moved
 
 
-@given(TEN_GROUPS, ratios(), SEEDS, st.randoms(use_true_random=False))
-def test_the_order_of_rows_does_not_change_the_split_of_a_group(pairs, ratios, seed, random):
-    shuffled = random.sample(pairs, len(pairs))
-    found = []
-    for rows in (pairs, shuffled):
-        names, recorded = divide(rows, ratios, seed, stratify=True, group_by="group")
-        groups = {group: name for (group, _), name in zip(rows, names, strict=True)} if recorded else {}
-        found.append((groups, recorded))
-    assert found[0] == found[1]
-
-
 def test_hashes_that_end_with_zeros_are_compared_in_full():
     # NumPy drops zeros at the end of its strings of bytes
     ordered = sorted(map(str, range(3000)), key=lambda key: hashed(key, 0))

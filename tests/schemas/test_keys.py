@@ -1,5 +1,6 @@
 """Keys in files: what is written is read and found again, and damaged files are named."""
 
+import os
 from itertools import pairwise
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from tests.prep.exported import write_dataset
 from tfshards.schemas import Feature, FormatError, Schema, read_manifest
 from tfshards.schemas.keys import KeyTable, each_shard, find, keys_at, occurrences
+from tfshards.schemas.storage.verbs import put
 
 SCHEMA = Schema((Feature("key", "bytes", "bytes"),))
 KEY = st.binary(max_size=5).map(lambda key: key.replace(b"\0", b"0"))
@@ -62,3 +64,21 @@ def test_a_missing_or_damaged_file_of_keys_is_named(content, tmp_path):
         with pytest.raises(FormatError, match=path.name) as caught:
             call()
         assert "--repair" in str(caught.value)
+
+
+# Files that are written whole or not at all; tests/crash judges what a crash leaves of them
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_failed_write_leaves_only_the_old_file(tmp_path, monkeypatch, error):
+    path = tmp_path / "file"
+    put(path, b"old")
+
+    def fail(descriptor):
+        raise error
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(type(error)):
+        put(path, b"new")
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
+    assert path.read_bytes() == b"old"
