@@ -69,13 +69,6 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
         f"{_CRASHES}[prune]",
     ),
     (
-        "a folder has its name before its record",
-        "schemas/storage/verbs.py",
-        "    yield unfinished\n    sync(unfinished)\n    moved(unfinished, folder)\n",
-        "    moved(unfinished, folder)\n    yield folder\n",
-        f"{_CRASHES}[build images]",
-    ),
-    (
         "a resumed build keeps no finished shard",
         "prep/building/write.py",
         "for shard, (_, number) in planned.items() if shard not in kept}",
@@ -129,13 +122,6 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
         "prep/building/commit.py",
         '    sync(target.root / "index", target.root)\n',
         "",
-        f"{_POWER}[build images]",
-    ),
-    (
-        "no folder is synced",
-        "schemas/storage/verbs.py",
-        "        if isinstance(path, Path):\n            descriptor",
-        "        if isinstance(path, Path) and path.is_file():\n            descriptor",
         f"{_POWER}[build images]",
     ),
     (

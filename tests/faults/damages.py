@@ -26,13 +26,6 @@ FAULTS = [
         NAMED,
     ),
     (
-        "verify compares no key of a record with the file of keys",
-        CHECKS,
-        "(manifest.schema.key, shard.keys_path, companions.keys),",
-        "",
-        NAMED,
-    ),
-    (
         "rejected inputs and views are not compared",
         VERIFY,
         "{**manifest.other_digests, **copy_digest(folder, manifest)}",

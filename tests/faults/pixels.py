@@ -14,20 +14,6 @@ BYTES = f"{CORPUS}::test_the_stored_bytes_are_those_of_golden_json"
 ANNOTATIONS = "tests/conformance/test_annotations.py::test_annotations_move_with_their_image_or_are_refused"
 
 FAULTS = [
-    (
-        "EXIF 2 mirrors boxes upside down",
-        PLACES,
-        "2: (right, top),",
-        "2: (left, bottom),",
-        f"{ANNOTATIONS}[xywh_in_the_file_image,_orientation_2_]",
-    ),
-    (
-        "the corners of a turned box stay exchanged",
-        PLACES,
-        "found.max(axis=1, keepdims=True)], axis=1)",
-        "found.min(axis=1, keepdims=True)], axis=1)",
-        f"{ANNOTATIONS}[xywh_in_the_file_image,_orientation_3_]",
-    ),
     ("cxcywh takes the center for the corner", PLACES, "[1, 0, -0.5, 0]", "[1, 0, 0, 0]", DECLARED),
     (
         "boxes and keypoints of a mirrored picture stay",
@@ -44,32 +30,11 @@ FAULTS = [
         DECLARED,
     ),
     (
-        "fractions are taken of the delivered size",
-        BOXES,
-        "points * self._sides if",
-        "points * self.cut if",
-        DECLARED,
-    ),
-    (
-        "a box loses its class with another box",
-        BOXES,
-        "moved[name] = ops.kept(ops.checked(moved[name], is_along, text), is_kept)",
-        "moved[name] = ops.kept(ops.checked(moved[name], is_along, text), is_kept[::-1])",
-        DECLARED,
-    ),
-    (
         "left and right change places in pictures that are not mirrored",
         BOXES,
         "ops.where(view.turned[0] ^ view.turned[1], exchanged, found)",
         "ops.where(view.turned[0] | True, exchanged, found)",
         f"{GEOMETRY}::test_a_mirrored_picture_exchanges_left_and_right_keypoints",
-    ),
-    (
-        "a mask that could belong to two pictures is taken",
-        MASKS,
-        "if len(fits) == 1:",
-        "if fits:",
-        f"{IMAGES}[mask_rejected,_that_may_be_turned_or_not]",
     ),
     ("random boxes use width for height", CROPS, "box = boxes[first]", "box = boxes[first][::-1]", DECLARED),
     (
@@ -80,14 +45,6 @@ FAULTS = [
         "tests/loader/test_images.py::test_images_are_resized_and_cut_as_their_names_say",
     ),
     ("16 bits keep the lower byte", DEPTH, "values >> used - 8", "values & 255", SHOWN),
-    (
-        "EXIF 5 is turned as 7",
-        CONVERT,
-        "5: Image.Transpose.TRANSPOSE",
-        "5: Image.Transpose.TRANSVERSE",
-        SHOWN,
-    ),
-    ("EXIF of photos is ignored", CONVERT, "return found if found in _TURNS else 1", "return 1", SHOWN),
     (
         "floats out of range become white",
         DEPTH,
@@ -106,13 +63,6 @@ FAULTS = [
         "WHITE - values if header.is_inverted and not is_mask",
         "WHITE - values if False",
         f"{IMAGES}[0_is_white_in_16_bits]",
-    ),
-    (
-        "white is 0 in masks",
-        MASKS,
-        "if header.is_inverted:",
-        "if False:",
-        f"{IMAGES}[mask_where_0_is_white,_8_bits]",
     ),
     ("a negative number is a bright one", CONVERT, "if header.is_signed and", "if False and", OUTCOMES),
     ("overviews are frames", PILLOW, "if not (each[254] & 1", "if not (each[254] & 2", OUTCOMES),

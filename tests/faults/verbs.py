@@ -28,25 +28,11 @@ FAULTS = [
         VERBS,
     ),
     (
-        "remove removes one example too many",
-        "prep/deriving/edit.py",
-        "    is_removed = np.zeros(origin.manifest.num_examples, np.bool_)\n",
-        "    is_removed = np.zeros(origin.manifest.num_examples, np.bool_)\n    is_removed[-1] = True\n",
-        VERBS,
-    ),
-    (
         "a second remove forgets the keys of the first one",
         "prep/deriving/edit.py",
         "left, before | {",
         "left, frozenset() | {",
         "tests/prep/test_edits.py::test_nothing_of_the_removed_examples_is_on_disk_after_prune",
-    ),
-    (
-        "remove counts the labels of removed examples",
-        "prep/deriving/edit.py",
-        "after[start:end][~edit.is_removed[start:end]]",
-        "after[start:end]",
-        VERBS,
     ),
     (
         "append loses the last new row",
@@ -88,20 +74,6 @@ FAULTS = [
         "prep/building/generations.py",
         "needed = {*state.manifest.data_paths} if state.manifest",
         "needed = {*state.manifest.data_paths[9:]} if state.manifest",
-        VERBS,
-    ),
-    (
-        "prune keeps the last of the earlier generations",
-        "prep/building/generations.py",
-        "            for build in state.folders:\n",
-        "            for build in state.folders[:-1]:\n",
-        VERBS,
-    ),
-    (
-        "prune deletes a folder of the user",
-        "prep/building/generations.py",
-        "        found: list[Pruned] = []\n",
-        "        delete_tree(folder / 'mine')\n        found: list[Pruned] = []\n",
         VERBS,
     ),
     (
@@ -161,13 +133,6 @@ FAULTS = [
         "elif digest != shard.digest:",
         'elif digest == "":',
         VERBS,
-    ),
-    (
-        "verify accepts any index",
-        "prep/verification/checks.py",
-        "of_index + of_labels + of_keys)",
-        "of_labels + of_keys)",
-        "tests/surface/test_damages.py::test_every_damage_is_named[no index]",
     ),
     (
         "verify accepts any rejects file",

@@ -1,16 +1,17 @@
 """repair: what follows from sound shards and the manifest is rebuilt, and a command is named for the rest."""
 
 import gzip
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.format_reader import companion
+from tests.format_reader import companion, digest_of, with_digest
 from tests.prep.derived import first_shard, flip, write_images
 from tests.reported import logged
-from tfshards.prep import ImageFolder, Options, remove, restore, verify
+from tfshards.prep import ImageFolder, Options, append, remove, restore, verify
 from tfshards.schemas import InputError, Manifest, read_manifest
 
 SHARDS = {"train": 3, "val": 1}
@@ -170,3 +171,35 @@ def test_the_command_for_a_dataset_whose_folder_was_renamed_gives_its_name(
     (remedy,) = verify(renamed, repair=True).remedies
     assert f"{renamed} --name {manifest.name} --overwrite" in remedy
     assert contents(renamed) != before
+
+
+def test_shards_of_an_earlier_build_are_repaired_by_it_and_the_newest_is_restored(
+    photos, tmp_path, contents, quiet_build
+):
+    out = tmp_path / "out"
+    old = build(quiet_build, photos, out)
+    write_images(photos, range(40, 50))
+    new = logged(append, print)(ImageFolder(photos), out)
+    before = contents(out)
+    flip(out / old.shards[0].path)
+    (remedy,) = verify(out, repair=True).remedies
+    assert remedy.startswith(f"{old.folder}: 'tfshards build images … {out} --overwrite'")
+    assert remedy.endswith(f"'tfshards restore {out} {new.folder}'")
+    for number in range(40, 50):
+        next(photos.glob(f"*/{number:03d}.png")).unlink()
+    assert build(quiet_build, photos, out, overwrite=True) == old
+    assert logged(restore, print)(out, new.folder) == new
+    assert contents(out) == before
+    assert verify(out, deep=True)
+
+
+def test_a_file_whose_digest_is_not_that_of_what_follows_stays(dataset, contents):
+    """As after a change of the release that wrote the views."""
+    document = json.loads((dataset / "dataset.json").read_text())
+    (path,) = [path for path in document["views"] if path.endswith("/labels.txt")]
+    document["views"][path] = digest_of(b"emu\n")
+    for name in ("dataset.json", f"{document['folder']}/dataset.json"):
+        (dataset / name).write_bytes(with_digest(json.dumps(document).encode()))
+    before = contents(dataset)
+    assert [problem.place for problem in verify(dataset, repair=True).problems] == [path]
+    assert contents(dataset) == before
