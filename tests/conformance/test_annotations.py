@@ -134,6 +134,10 @@ EDGES = [
     row("keypoints that are turned", *one(POINTS, "xyv", orientation=6, boxes_in="file"),
         stored({"train": {"a.png": {"image": turned(PHOTO, 6), "points": np.array(POINTS_6, F32)}}},
         conversions={"keypoints turned": 1, "orientation applied": 1, "re-encoded": 1})),
+    row("keypoints that are resized", *one([[1, 2], [4, 6]], "xy", resize="16x32"),
+        stored({"train": {"a.png": {"image": np.asarray(Image.fromarray(PHOTO).resize((32, 16),
+        Image.Resampling.LANCZOS)), "points": np.array([[2, 4], [8, 12]], F32)}}}, conversions={"resized": 1,
+        "re-encoded": 1})),
     row("no boxes in any row", *one([], "xywh"),
         stored({"train": {"a.png": {"image": PHOTO, "bbox": np.zeros((0, 4), F32)}}},
         features={"bbox": "float float32 ? 4 xywh"})),
@@ -150,6 +154,11 @@ EDGES = [
         conversions={"boxes turned": 1, "orientation applied": 1, "re-encoded": 1})),
     row("a turned image without a declaration", *one([[1, 2, 3, 4]], "xywh", orientation=6, max_rejected=1),
         refused(BuildError)),
+    row("a turned image is counted",
+        {"in/a.png": with_tag(6), "in/b.png": PHOTO, "in/in.jsonl": [{"file_name": name, "bbox": [[1, 2, 3,
+        4]]} for name in ("a.png", "b.png")]}, table("in/in.jsonl", {"bbox": "xywh"}, max_rejected="50%"),
+        stored({"train": {"b.png": {"image": PHOTO, "bbox": np.array([[1, 2, 3, 4]], F32)}}},
+        rejected={"boxes do not fit": 1})),
     *(row(f"boxes of {name}", {"in/a.png": PHOTO, "in/in.jsonl": [{"file_name": "a.png", "b": cell}]},
         table("in/in.jsonl", {"b": role}), refused(InputError, "'b'")) for name, cell,
         role in [("one number", 1, "xyxy"), ("three numbers", [1, 2, 3], "xyxy"), ("rows of three",
@@ -214,8 +223,22 @@ COCO = [
     row("COCO", of_coco(INSTANCES.format("train2017"), "in/train2017") | of_coco(INSTANCES.format("val2017"),
         "in/val2017"), coco(), stored(split_of("train", "train2017") | split_of("val", "val2017"), *NAMES,
         features=FEATURES)),
+    row("COCO below images",
+        of_coco(INSTANCES.format("train"), "in/images/train") | of_coco(INSTANCES.format("test"),
+        "in/images/test"), coco(), stored(split_of("train", "images/train") | split_of("test", "images/test"),
+        *NAMES)),
+    row("Roboflow's COCO",
+        of_coco("in/train/_annotations.coco.json", "in/train") | of_coco("in/valid/_annotations.coco.json",
+        "in/valid"), coco(), stored(split_of("train", "train") | split_of("valid", "valid"), *NAMES)),
     row("one file of COCO", of_coco(INSTANCES.format("val2017"), "in/val2017"),
         coco(INSTANCES.format("val2017")), stored(split_of("val", "val2017"), *NAMES)),
+    row("one file of COCO next to its images", of_coco("in/any.json", "in"), coco("in/any.json"),
+        stored(split_of("train", ""), *NAMES)),
+    row("one file of COCO with a root", of_coco("any.json", "elsewhere"), coco("any.json", root="elsewhere"),
+        stored(split_of("train", ""), *NAMES)),
+    row("a missing image of COCO is counted", {n: c for n, c in of_coco("in/any.json", "in").items()
+        if "25" not in n}, coco("in/any.json", max_rejected="50%"), stored({"train": {n: v for n,
+        v in objects().items() if "25" not in n}}, *NAMES, rejected={"missing": 1})),
     *(row(f"COCO whose sizes are {name}", of_coco("in/any.json", "in", document(images=[{**each,
         **sizes(each)} for each in document()["images"]])), coco("in/any.json"), stored(split_of("train", ""),
         *NAMES, warns=words)) for name, sizes, words in (("turned", lambda each: {"width": each["height"],
@@ -282,7 +305,12 @@ def faulty(**values):
     return found
 
 
+LAST = [*OBJECTS][-1]
+TOLERANT = {"max_rejected": "50%"}
 COCO_FAULTS = [
+    *(row(f"a fault of COCO with {name}", of_coco("in/any.json", "in", faulty(**values)), coco("in/any.json",
+        **TOLERANT), stored(without(LAST), *NAMES, rejected={"box outside" if "negative" in name else
+        "invalid annotation": 1})) for name, (values, _) in FAULTS.items()),
     *(row(f"COCO whose annotation has {name}", of_coco("in/any.json", "in", faulty(**values)),
         coco("in/any.json"), refused(BuildError, word, "1 box" if "negative" in name else
         "any.json: annotations[0]")) for name, (values, word) in FAULTS.items()),
@@ -297,6 +325,9 @@ COCO_FAULTS = [
         example.items() if feature != f"objects/{name}"} for key, example in objects().items()}}, *NAMES))
         for name, values in {"area": {"area": "1"}, "iscrowd": {"iscrowd": []},
         "keypoints": {"keypoints": [1]}, "bbox": {"bbox": 5}}.items()),
+    row("classes of COCO that are not stored", of_coco("in/any.json", "in", document(categories=None)),
+        coco("in/any.json", {"objects/category": "drop"}), stored({"train": {key: {feature: value for feature,
+        value in example.items() if feature != "objects/category"} for key, example in objects().items()}})),
     *(row(f"annotations of COCO {name}", of_coco("in/any.json", "in", document(annotations=[*document()[
         "annotations"], found])), coco("in/any.json"), stored(without(), *NAMES,
         warns=("annotations without their image (1)",))) for name, found in {"of no image": {"image_id": 5},
@@ -308,6 +339,9 @@ COCO_REFUSALS = [
         "any.json: annotations[3].image_id", word)) for name, found, word in (("of an image in text",
         {"image_id": "0"}, "str"), ("of a list", {"image_id": [0]}, "list"), ("of no id", {}, "null"),
         ("that are numbers", 5, "null"), ("of true", {"image_id": True}, "bool"))),
+    row("annotations of COCO in text alone", of_coco("in/any.json", "in", document(annotations=[{**each,
+        "image_id": str(each["image_id"])} for each in document()["annotations"]])), coco("in/any.json"),
+        refused(InputError, "any.json: annotations[0].image_id", "'14'", "str")),
     *(row(f"annotations of COCO of other images by {change}", of_coco("in/any.json", "in", document(
         annotations=[{**each, "image_id": each["image_id"] + change} for each in document()["annotations"]])),
         coco("in/any.json"), refused(InputError, "any.json", "annotations[0].image_id is 1", "0, 7"))
@@ -320,6 +354,8 @@ COCO_REFUSALS = [
     *(row(f"captions of COCO {name}", of_coco("in/any.json", "in", document(annotations=[{"image_id": 0,
         "caption": "a"}], **more)), coco("in/any.json"), refused(InputError, "captions", "file_name"))
         for name, more in (("without categories", {"categories": None}), ("with categories", {}))),
+    row("a fault of COCO that is not of captions", of_coco("in/any.json", "in", document(images=[{}])),
+        coco("in/any.json"), refused(InputError, "images[0].id")),
     row("COCO that is no JSON", of_coco("in/any.json", "in", "{"), coco("in/any.json"), refused(InputError,
         "any.json")),
     row("COCO that is nested deeply", of_coco("in/any.json", "in", "[" * 100_000), coco("in/any.json"),
@@ -499,6 +535,10 @@ YOLO_FAULTS = [
         for name, (text, word) in LINE_FAULTS.items()),
     *(row(f"a fault of YOLO with {name}", of_lines(text), yolo(max_rejected="50%"), without_a())
         for name, (text, _) in LINE_FAULTS.items()),
+    *(row(f"a fault of {name} in YOLO with segmentations", of_lines(LINE_FAULTS[name][0]), yolo(
+        segmentations=True), refused(BuildError, word)) for name, word in (("three numbers",
+        "3 numbers"), ("decimal commas", "'0,5'"), ("1 keypoints of 3 numbers without kpt_shape",
+        "kpt_shape"))),
 ]  # fmt: skip
 YOLO_REFUSALS = [
     *(row(f"YOLO with {name}", of_yolo(".", ".") | {f"in/{file}": text}, yolo(), refused(InputError,
@@ -565,6 +605,10 @@ NUMBERS = [
     row("COCO of a half turn without a check", *stated(3, (16, 8), check="none"), refused(OptionsError,
         "objects/bbox")),
     row("COCO of a half turn that is declared", *stated(3, (16, 8), boxes_in="upright"), kept(3)),
+    row("a column of boxes that are values", *of_columns(BOX, {"bbox": "value"}, 6), four({"bbox":
+        BOX["bbox"]}, 6)),
+    row("sizes in columns do not declare what boxes refer to", *of_columns({**BOX, **SIZED}, {"bbox": "xywh"},
+        6, max_rejected=1), refused(BuildError)),
     row("columns of sizes next to declared boxes", *of_columns({**BOX, **SIZED}, {"bbox": "xywh"}, 6,
         boxes_in="file"), four({"bbox": ONE_6, **SIZED}, 6, also={"boxes turned": 1})),
     edge_row("outside that is kept", [12, 0, 8, 12], [12, 0, 8, 12], outside_boxes="keep"),
@@ -575,6 +619,17 @@ NUMBERS = [
 
 # Layouts of COCO and YOLO that are rare
 
+SEVERAL = {
+    "images": [{"id": n, "file_name": f"{name}.png", "license": 4} for n, name in enumerate("ab")],
+    "annotations": [{**POSE["annotations"][0], "num_keypoints": 1, "iscrowd": 0},
+        {"image_id": 0, "category_id": 1, "bbox": [0, 0, 2, 2], "iscrowd": 1, "segmentation": {"counts": [10,
+        3, 35], "size": [6, 8]}}],
+    "categories": POSE["categories"],
+}  # fmt: skip
+SEVERAL_VALUES = {
+    "image_id": 0, "objects/bbox": np.array([[1, 2, 4, 4], [0, 0, 2, 2]], F32),
+    "objects/category": ["person", "person"], "objects/iscrowd": np.array([False, True]),
+}  # fmt: skip
 MIXED = "1 0.25 0.125 0.75 0.125 0.5 0.625\n0 0.5 0.5 0.25 0.25"
 POSE_YAML = "train: .\nnames: [x, y]\nkpt_shape: [1, 2]"
 
@@ -604,6 +659,23 @@ LAYOUTS = [
         "000000000009.png")),
     *(row(f"a root of {name} that is none", of_coco("in/any.json", "in"), call("in", root="none"),
         refused(InputError, "not a folder; name")) for name, call in (("COCO", coco), ("YOLO", yolo))),
+    *(row(f"COCO in instances_{name}.json", of_coco(f"in/instances_{name}.json", "in"),
+        coco(f"in/instances_{name}.json"), stored(split_of(split, ""), *NAMES)) for name,
+        split in (("test", "test"), ("custom", "train"))),
+    row("what is left out of COCO is counted", {"in/k.json": SEVERAL, "in/a.png": PHOTO, "in/b.png": PHOTO},
+        coco("in/k.json", roles={"objects/keypoints": "drop", "objects/area": "drop"}),
+        stored({"train": {"a.png": {"image": PHOTO, **SEVERAL_VALUES}, "b.png": {"image": PHOTO,
+        "image_id": 1, **{n: value[:0] for n, value in SEVERAL_VALUES.items() if n != "image_id"}}}},
+        "person", warns=("annotations.segmentation (2)",))),
+    row("keypoints and polygons that some lack", {"in/k.json": SEVERAL, "in/a.png": PHOTO, "in/b.png": PHOTO},
+        coco("in/k.json", roles={"objects/area": "drop"}, segmentations=True, splits={"a": 1}),
+        stored({"a": {"a.png": {"image": PHOTO, **SEVERAL_VALUES, "objects/keypoints": np.array([POINTS[0],
+        [0] * 6], F32), "polygons/points": np.array(CORNERS[:3], F32), "polygons/lengths": [3],
+        "polygons/object": [0], "objects/index": [0, 1]}, "b.png": {"image": PHOTO, "image_id": 1, **{n:
+        value[:0] for n, value in SEVERAL_VALUES.items() if n != "image_id"}, "objects/keypoints":
+        np.zeros((0, 6), F32), "polygons/points": np.zeros((0, 2), F32), "polygons/lengths": np.array([],
+        int), "polygons/object": np.array([], int), "objects/index": np.array([], int)}}}, "person",
+        warns=("without polygons (1)",))),
     row("other kinds of files of COCO", of_coco(INSTANCES.format("val2017"), "in/val2017")
         | {"in/annotations/person_keypoints_val2017.json": POSE, "in/annotations/captions_val2017.json": {}},
         coco(), stored(split_of("val", "val2017"), *NAMES,
@@ -618,6 +690,10 @@ LAYOUTS = [
         F32), "objects/category": ["y"], "polygons/points": np.array([[0.25, 0.25], [0.75, 0.25], [0.75,
         0.75], [0.25, 0.75]], F32), "polygons/lengths": [4], "polygons/object": [0], "objects/index": [0]}}},
         "x", "y", warns=("8 numbers", "kpt_shape"))),
+    row("YOLO with points of two numbers", *yolo_of("1 0.5 0.5 0.5 0.25 0.25 0.125", POSE_YAML),
+        stored({"train": {"a.png": {"image": 0, "objects/bbox": np.array([[0.5, 0.5, 0.5, 0.25]], F32),
+        "objects/category": ["y"], "objects/keypoints": np.array([[0.25, 0.125]], F32)}}}, "x", "y",
+        features={"objects/keypoints": "float float32 ? 2 xy-normalized"})),
     row("YOLO with keypoints and polygons", *yolo_of("1 .5 .5 .5 .25 .2 .1", POSE_YAML, segmentations=True),
         refused(InputError, "kpt_shape")),
     *(row(f"YOLO with keypoints and {name}", *yolo_of(text, POSE_YAML), refused(BuildError, word))
@@ -655,6 +731,12 @@ def named(form, folder="in/images", **extra):
 BACKSLASHES = [
     row("COCO of Windows", named(lambda name, n: f"images\\{name}"), coco("in/any.json"),
         stored({"train": objects("images/")}, *NAMES)),
+    row("COCO of Windows with a root", named(lambda name, n: f"images\\{name}", "elsewhere/images"),
+        coco("in/any.json", root="elsewhere"), stored({"train": objects("images/")}, *NAMES)),
+    row("COCO of Windows with deep folders", named(lambda name, n: f"a\\b c\\{name}", "in/images/a/b c"),
+        coco("in/any.json"), stored({"train": objects("images/a/b c/")}, *NAMES)),
+    row("COCO of Windows and of others", named(lambda name, n: f"images{'/' if n else chr(92)}{name}"),
+        coco("in/any.json"), stored({"train": objects("images/")}, *NAMES)),
     row("COCO of Windows that is missing", {n: c for n, c in named(lambda name, n: f"images\\{name}").items()
         if "25" not in n}, coco("in/any.json", max_rejected="50%"), stored({"train": {n: v for n,
         v in objects("images/").items() if "25" not in n}}, *NAMES, rejected={"missing": 1})),
@@ -672,9 +754,16 @@ SPLITS_OF_FILES = [
         ("a year", "annotations/instances_2017.json", "images"),
         ("train alone", "annotations/instances_train2017.json", "train2017"),
         ("Roboflow's train", "train/_annotations.coco.json", "train"))),
+    row("COCO of val alone", of_coco(INSTANCES.format("Val"), "in/Val"), coco(),
+        stored({"val": objects("Val/")}, *NAMES)),
     row("COCO of a split that is not usual", of_coco(INSTANCES.format("default"), "in/default")
         | of_coco(INSTANCES.format("train"), "in/train"), coco(), refused(InputError,
         "instances_default.json", "tfshards merge")),
+    row("YOLO of folders with capitals", both("images/{}", "labels/{}")
+        | of_yolo("images/Test", "labels/Test"), yolo(),
+        stored({**two("images/{}"), "test": boxed("images/Test")})),
+    row("YOLO of valid and Train in data.yaml", of_yolo("a", "a", data_yaml="Train: a\nvalid: b\n")
+        | of_yolo("b", "b"), yolo(), stored({"train": boxed("a"), "valid": boxed("b")})),
     row("YOLO of folders that are not all splits", both("images/{}", "labels/{}")
         | {"in/images/more/a.png": 1}, yolo(), refused(InputError, "in/images/more", "data.yaml")),
 ]  # fmt: skip
@@ -710,14 +799,27 @@ LISTS = {
     "empty lines": "\n\n".join(["", *PATHS, ""]),
     "backslashes": "\n".join(PATHS).replace("/", "\\"),
 }
+WITH_NAMES = "\n".join(NAMES)
 TEXTS = [
     *twins_row("two suffixes", "images/b.jpg", "images/b.png"),
     *twins_row("two cases of a suffix", "images/b.png", "images/b.PNG"),
     *twins_row("two suffixes next to their text", "images/b.bmp", "images/b.png", "images/b.txt"),
     *twins_row("two suffixes in a list", "images/b.jpg", "images/b.png", list_txt=TWIN_LIST,
         data_yaml="train: list.txt"),
+    row("YOLO of two suffixes without text",
+        of_yolo("images", "labels") | {"in/images/z.png": 8, "in/images/z.PNG": 9}, yolo(),
+        stored({"train": boxed("images") | {"images/z.png": {"image": 8, **NONE},
+        "images/z.PNG": {"image": 9, **NONE}}}, warns=("2 images without",))),
     *(row(f"a list of YOLO with {name}", of_yolo("images", "labels", list_txt=text, data_yaml=LIST_YAML),
         yolo(), LISTED) for name, text in LISTS.items()),
+    row("a list of YOLO in UTF-16", of_yolo("images", "labels", list_txt="\n".join(PATHS).encode("utf-16"),
+        data_yaml=LIST_YAML), yolo(), refused(InputError, "list.txt", "UTF-16")),
+    row("YOLO with a byte order mark in names", of_yolo("images", "labels", classes_txt=BOM + WITH_NAMES),
+        yolo(), LISTED),
+    row("YOLO with a byte order mark in boxes", of_yolo("images", "labels", classes_txt=WITH_NAMES)
+        | {"in/labels/a.txt": BOM + LINES["a.png"]}, yolo(), LISTED),
+    row("YOLO with a byte order mark in data.yaml", of_yolo("images", "labels", data_yaml=BOM +
+        "train: images\nnames: [person, car, dog]"), yolo(), LISTED),
 ]  # fmt: skip
 COMPOSED, APART = "caf\xe9", "cafe\u0301"
 
@@ -741,6 +843,10 @@ UNICODE = [
     accents("with text files apart", COMPOSED, APART),
     accents("with a folder apart", f"{APART}/1", f"{COMPOSED}/1"),
     accents("with both forms", APART, APART, also=[COMPOSED]),
+    row("YOLO of macOS with a list", {"in/images/x.png": 1} | accented(APART, COMPOSED)[0]
+        | {"in/list.txt": f"images/{COMPOSED}.png", "in/data.yaml": "train: list.txt"}, yolo(),
+        stored({"train": {f"images/{COMPOSED}.png": boxed("images", lines={"a.png": LINES["a.png"]})[
+        "images/a.png"]}}, warns=("b.txt",))),
     row("YOLO of macOS whose two images have one text file", {f"in/images/{APART}.png": 0,
         f"in/images/{COMPOSED}.png": 1, f"in/labels/{COMPOSED}.txt": LINES["a.png"]}, yolo(),
         refused(BuildError, "same text file")),
@@ -752,6 +858,8 @@ def described(text, lines="", **more):
     return {"in/a.png": 0, "in/a.txt": lines, "in/data.yaml": text}, yolo(**more)
 
 
+# as Roboflow makes it
+LONG_NAME = f"2007_000027_jpg.rf.{'0123456789abcdef' * 2}_{'x' * 30}"
 THREE_POINTS = "0 .5 .5 .5 .5" + " .5 .5 2" * 3
 MISTAKES = [
     *(row(f"numbers of names in data.yaml {name}", *described(f"train: .\nnames: {{{text}}}"),
@@ -762,10 +870,22 @@ MISTAKES = [
     row("numbers of names in data.yaml in another order", *described("train: .\nnames: {1: b, 0: a}",
         "1 .5 .5 1 1"), stored({"train": {"a.png": {"image": 0, "objects/bbox": np.array([[0.5, 0.5, 1, 1]],
         F32), "objects/category": ["b"]}}}, "a", "b")),
+    *(row(f"the key {key} of data.yaml alone", *described(f"{key}: .\nnames: [a]"), refused(InputError,
+        "data.yaml", f"'{key}'", "path, train, val")) for key in ("trian", "images")),
     *(row(f"the key {key} of data.yaml next to val", *described(f"{key}: .\nval: .\nnames: [x]\nnc: 1",
         "0 .5 .5 1 1"), stored({"val": {"a.png": {"image": 0, "objects/bbox": np.array([[0.5, 0.5, 1, 1]],
         F32), "objects/category": ["x"]}}}, "x", warns=(f"'{key}'; the usual keys are path, train",)))
         for key in ("trian", "name")),
+    *(row(f"a line of YOLO with {name}", *described("train: .\nnames: [x, y]", f"1 .5 .5 1 1\n{line}"),
+        refused(BuildError, "a.txt:2", *words)) for name, line, words in (
+        ("a name of a class", "cat .5 .5 1 1", ("'cat'", "number")),
+        ("decimal commas", "1 0,5 0,5 0,25 0,25", ("'0,5'", "0.5")),
+        ("a long word", f"1 {'x' * 5000}", ("'xxx", "number")),
+        ("a confidence", "1 .5 .5 1 1 .9", ("5 numbers", "confidence")),
+        ("a confidence of 1", "1 .5 .5 1 1 1", ("5 numbers", "confidence")))),
+    row("a line of YOLO in a file of a long name", {f"in/images/{LONG_NAME}.png": 0,
+        f"in/labels/{LONG_NAME}.txt": "0 .5 .5 1 1 .9"}, yolo(), refused(BuildError,
+        f"labels/{LONG_NAME}.txt:1", "confidence")),
     row("a line of YOLO with a confidence and segmentations", *described("train: .", "1 .5 .5 1 1 .9",
         segmentations=True), refused(BuildError, "a.txt:1", "confidence")),
     *(row(f"keypoints of YOLO with the shape {shape}", *described(f"train: .\nkpt_shape: {shape}",
@@ -803,12 +923,17 @@ OUTSIDE = [
     *(row(f"a box of YOLO that {name} and is clipped", *beyond(text, outside_boxes="clip"), broad(box,
         conversions={"boxes clipped": 1}) if box else refused(BuildError)) for name, (text,
         box) in BEYOND.items()),
+    *(row(f"a box of YOLO of negative width, {outside}", *beyond("0.5 0.5 -0.25 0.5", outside_boxes=outside),
+        refused(BuildError, "box outside")) for outside in ("reject", "clip", "keep")),
     row("a box of YOLO that is rounded", *beyond("0.5 0.5 1.005 1.01"), broad((0.5, 0.5, 1.005, 1.01))),
     row("a polygon of YOLO outside", *beyond("0.5 0.5 1.25 0.5 0.75 0.75", segmentations=True),
         refused(BuildError, "box outside")),
 ]  # fmt: skip
 LONG = "x" * 5000
 COLUMNS = [
+    row("names of COCO that begin like an image", named(lambda name, n: f"GIF89a{name}", "none")
+        | {f"in/GIF89a{name}": n for n, name in enumerate(OBJECTS)}, coco("in/any.json"),
+        stored({"train": objects("GIF89a")}, *NAMES)),
     row("an image of YOLO whose name is not UTF-8", {"in/caf\udce9.png": 0, "in/b.png": 1,
         "in/caf\udce9.txt": LINES["a.png"]}, yolo(), stored({"train": {"caf\udce9.png": boxed("")["a.png"],
         "b.png": {"image": 1, **NONE}}})),
@@ -818,6 +943,18 @@ COLUMNS = [
     row("a long image in a list of YOLO", of_yolo("images", "labels", list_txt="\n".join([*PATHS, LONG]),
         data_yaml=LIST_YAML), yolo(max_rejected="50%"), stored({"train": boxed("images", NAMES)}, *NAMES,
         rejected={"missing": 1})),
+    row("a long text in data.yaml", of_yolo("images", "labels", data_yaml=f"about: {LONG}\ntrain: images\n"
+        "names: [person, car, dog]"), yolo(), LISTED),
+    row("a long folder in data.yaml", of_yolo("images", "labels", data_yaml=f"train: {LONG}\n"), yolo(),
+        refused(InputError, "data.yaml")),
+    row("a column of COCO that is another", of_coco("in/any.json", "in"), coco("in/any.json",
+        {"objects/areas": "drop"}), refused(InputError, "objects/area")),
+    row("all objects of COCO dropped whose images are text", of_coco("in/any.json", "in",
+        faulty(image_id="7")), coco("in/any.json", {"objects": "drop"}), stored({"train": {name: {feature:
+        values[feature] for feature in ("image", "image_id")} for name, values in objects().items()}})),
+    row("all objects of COCO dropped", of_coco("in/any.json", "in", faulty(bbox=5)), coco("in/any.json",
+        {"objects": "drop"}), stored({"train": {name: {feature: values[feature] for feature in ("image",
+        "image_id")} for name, values in objects().items()}})),
     row("a column of YOLO dropped", of_yolo(".", "."), yolo(roles={"objects/category": "drop"}),
         stored({"train": {name: {feature: value for feature, value in values.items() if feature !=
         "objects/category"} for name, values in boxed("").items()}})),

@@ -4,6 +4,7 @@ import io
 import math
 import struct
 import zipfile
+import zlib
 
 import ml_dtypes
 import numpy as np
@@ -138,31 +139,52 @@ VALUE_ROWS = [
         stored(by_row(x=np.arange(12) * 3))),
     row("a name for a file", {"x.npy": X3}, arrays("a=x.npy", "b=x.npy"), stored(by_row(a=X3, b=X3))),
     row("an equals sign in a name", {"b=c.npy": X3}, arrays("a=b=c.npy"), stored(by_row(a=X3))),
+    row("members in order", {"a.npz": {"b": X3, "a/w": X3 + 1, "ä": X3 + 2}}, arrays("a.npz"),
+        stored(by_row(b=X3, **{"a/w": X3 + 1, "ä": X3 + 2}))),
     row("an empty chunk", {}, arrays(lambda: iter([{"x": np.zeros(0)}, {"x": np.arange(2.0)},
         {"x": np.ones(1)}])), stored(by_row(x=np.array([0.0, 1, 1])))),
     row("class numbers", {}, arrays(pair(label=np.array([2, 0, 2, 1], np.uint8))), labels([2, 0, 2, 1],
         features={"label": "label uint8"})),
+    row("big-endian class numbers", {"x.npy": X4, "label.npy": np.array([2, 0, 2, 1], ">i4")},
+        arrays("x.npy", "label.npy"), labels([2, 0, 2, 1])),
+    row("class numbers in uint64", {}, arrays(pair(label=np.array([2, 0, 2, 1], np.uint64))),
+        labels([2, 0, 2, 1])),
     row("truth values as classes", {}, arrays(pair(label=np.array([True, False, True, True]))),
         labels([1, 0, 1, 1])),
     row("a label of -1 is no class", {}, arrays(pair(label=np.array([2, -1, 0, 1]))), labels([2, -1, 0, 1],
         features={"label": "label int64"}, warns=("without a class (-1): 1",))),
     row("a label of -1 has none of the names", {}, arrays(pair(label=np.array([0, -1])), class_names=["a",
         "b"]), labels(["a", None], "a", "b")),
+    row("an empty text is no class", {}, arrays(pair(label=np.array(["b", "a", ""]))), labels(["b", "a",
+        None], "a", "b", warns=("without a class (-1): 1",))),
     *(row(f"labels of {name} as they are", {}, arrays(pair(label=found), roles={"label": "value"}),
         labels(found, features={"label": kind})) for name, (found, kind) in NO_LABELS.items()),
     row("text as classes", {}, arrays(pair(label=np.array(["ä", "B", "a", "B"]))), labels("äBaB", "B", "a",
         "ä")),
+    row("bytes as classes", {"x.npy": X3, "label.npy": np.array([b"\xff", b"a", b"a"])}, arrays("x.npy",
+        "label.npy"), labels(["\udcff", "a", "a"], "a", "\udcff", x=X3)),
+    row("two spellings of one class", {}, arrays(pair(label=np.array(["é", "\udcc3\udca9", "z"]))),
+        labels(["é", "é", "z"], "z", "é")),
     row("given class names", {"x.npy": X4, "label.npy": np.array(["b", "a", "b", "b"])}, arrays("x.npy",
         "label.npy", class_names=["b", "c", "a"]), labels("babb", "b", "c", "a")),
+    row("given names of numbers", {}, arrays(pair(label=np.array([1, 0, 1], ">i8")), class_names=["b", "a"]),
+        labels("aba", "b", "a")),
     *(row(f"{name} is no label by its name", {"x.npy": X3, f"{name}.npy": np.array([1, 0, 1])},
         arrays("x.npy", f"{name}.npy"), stored(by_row(**{"x": X3, name: np.array([1, 0, 1])}),
         features={name: "int int64"}, warns=warns)) for name, warns in {"labels":
         ("roles={'labels': 'label'}",), "y": ("roles={'y': 'label'}",), "Y": ()}.items()),
+    row("a declared label goes before one by name", {}, arrays(lambda: {"y": np.array([0, 2, 1]),
+        "label": X3}, roles={"y": "label"}), stored(by_row(y=[0, 2, 1], label=X3),
+        features={"y": "label int64", "label": "int int64"})),
     row("a declared label", {"x.npy": X3, "species.npy": np.array([1, 0, 1])}, arrays("x.npy", "species.npy",
         roles={"species": "label"}),
         stored(by_row(x=X3, species=[1, 0, 1]), features={"species": "label int64"})),
     row("an array of splits", {"x.npy": X4, "split.npy": SPLITS}, arrays("x.npy", "split.npy"),
         stored(in_splits(train=[1, 3], val=[2], test=[0]))),
+    row("numbers of folds", {"x.npy": X4, "fold.npy": np.array([1, 0, 1, 0])}, arrays("x.npy", "fold.npy",
+        roles={"fold": "split"}), stored({"0": in_splits(a=[1, 3])["a"], "1": in_splits(a=[0, 2])["a"]})),
+    row("no split is wanted", {}, arrays(pair(split=SPLITS), roles={"split": "value"}),
+        stored(by_row(x=X4, split=[*SPLITS]))),
     *(row(f"keys that are {name}", {}, arrays(pair(key=np.array(found))), stored({"train": {key: {"x": X4[r]}
         for r, key in enumerate(keys)}})) for name, (found, keys) in {"text": (["b", "a", "ä"], "baä"),
         "numbers": ([30, 4, 5], ["30", "4", "5"])}.items()),
@@ -191,6 +213,8 @@ IMAGE_ROWS = [
     row("declared images", {"a.npy": PHOTO, "b.npy": HALF[..., 0]},
         arrays("a.npy", "b.npy", roles={"a": "image", "b": "image"}), stored(by_row(a=PHOTO, b=HALF[..., 0]),
         features={"a": "raw uint8 12 9 3 raw", "b": "raw uint16 12 9 raw"})),
+    row("images of one channel", {"a.npy": PHOTO[..., :1]}, arrays("a.npy", roles={"a": "image"}),
+        stored(by_row(a=PHOTO[..., :1]), features={"a": "raw uint8 12 9 1 raw"})),
 ]  # fmt: skip
 
 
@@ -228,6 +252,12 @@ def no_values(**found):
 REFUSALS = [
     *(row(f"npy {name}", {"x.npy": data}, arrays("x.npy"),
         refused(InputError, "rows" if "rows of" in name else "x")) for name, data in HOSTILE.items()),
+    *(row(f"npz {name}", {"a.npz": archive("x.npy", data=HOSTILE[name])}, arrays("a.npz"), refused(InputError,
+        "x")) for name in ("cut", "longer than memory", "objects", "nothing")),
+    row("a member that is no array", {"a.npz": archive("x.npy", "readme.txt")}, arrays("a.npz"),
+        refused(InputError, "zip -d a.npz readme.txt")),
+    row("a member of an array that lost its suffix", {"a.npz": archive("x.NPY")}, arrays("a.npz"),
+        refused(InputError, "a.npz", "'x.NPY'")),
     row("a bomb",
         {"a.npz": archive("x.npy", data=npy((1 << 23,), data=bytes(1 << 22)), method=zipfile.ZIP_DEFLATED)},
         arrays("a.npz"), refused(InputError, "a.npz")),
@@ -262,6 +292,8 @@ REFUSALS = [
     row("dates", {}, no_values(x=np.array(["2024-01-01"], "M8[D]")), refused(InputError, "x",
         "datetime64")),
     row("long doubles", {}, no_values(x=np.zeros(2, np.longdouble)), refused(InputError, "x")),
+    row("bytes without a meaning", {}, no_values(x=np.zeros(2, "V7")), refused(InputError,
+        "x")),
     row("a masked array", {}, no_values(x=np.ma.masked_equal([1, 2], 2)), refused(InputError, "x")),
     row("33 dimensions", {}, no_values(x=np.zeros((2,) + (1,) * 33)), refused(InputError, "x")),
     row("text that is not Unicode", {}, no_values(x=np.array(["\ud800"])), refused(InputError, "x")),
@@ -271,6 +303,10 @@ REFUSALS = [
         found in {"none": [], "of other names": [{"x": X3}, {"y": X3}], "of another dtype": [{"x": X3},
         {"x": X3 * 1.5}], "of another shape": [{"x": np.zeros((2, 3))}, {"x": np.zeros((2, 4))}],
         "a value": [{"x": np.float32(1)}], "of objects": [{"x": np.array([None])}]}.items()),
+    row("a label that is missing", {"x.npy": X3}, arrays("x.npy", roles={"z": "label"}), refused(InputError,
+        "z")),
+    row("a declared label of fractions", {"x.npy": X3 / 2}, arrays("x.npy", roles={"x": "label"}),
+        refused(InputError, "'x'")),
     row("a declared split of fractions", {"x.npy": X3 / 2}, arrays("x.npy", roles={"x": "split"}),
         refused(InputError, "x")),
     row("too many splits", {"x.npy": np.arange(101)}, arrays("x.npy", roles={"x": "split"}),
@@ -283,6 +319,9 @@ REFUSALS = [
         arrays("a.npz"), refused(InputError, "train")),
     *(row(f"labels of {name}", {}, arrays(pair(label=np.array(found))), refused(InputError, "'label'",
         "roles={'label': 'value'}")) for name, (found, _) in NO_LABELS.items()),
+    *(row(f"an array named {name!r}", {}, no_values(x=X3, **{name: X3}), refused(InputError, repr(name),
+        f"roles={{{name!r}: {role!r}}}")) for name, role in {"Label": "label", "LABEL": "value", " split":
+        "split", "KEY": "key"}.items()),
     *(row(f"the role {role}", {"x.npy": X3}, arrays("x.npy", roles={"x": role}), refused(OptionsError,
         "'x'", role)) for role in ("mask", "xywh", "boxes")),
     row("two labels", {}, arrays(lambda: {"x": X3, "y": X3}, roles={"x": "label", "y": "label"}),
@@ -358,6 +397,7 @@ def as_declared(data, size, checksum):
     return in_directory(in_directory(found, 16, "<I", checksum), 24, "<I", size)
 
 
+LONGER = SOUND.replace(b"(2,)", b"(9,)")
 WRONG_HEADERS = {
     "padded": npy((4,), data=b"abcde"), "more rows than an index": npy((2**70, 0)),
     "no axis of rows": npy((), data=b"a"),
@@ -375,12 +415,21 @@ WRONG_ARCHIVES = {
     **{f"a size of {n} bytes": in_directory(archive("x.npy"), 24, "<I", n) for n in (len(SOUND) - 1,
         len(SOUND) + 1, 2**32 - 2)},
 }  # fmt: skip
+WRONG_MEMBERS = {
+    "that is short": as_declared(SOUND, len(SOUND) + 1, zlib.crc32(SOUND)),
+    "that is long": as_declared(SOUND + b"x", len(SOUND), zlib.crc32(SOUND + b"x")),
+    "that lacks data": as_declared(LONGER, len(LONGER) + 7, zlib.crc32(LONGER)),
+    "with another checksum": as_declared(SOUND, len(SOUND), 0),
+}  # fmt: skip
 AB = np.array([97, 98], np.uint8)
 FIELDS = np.zeros(4, [("number", "<i4"), ("box", "<f4", (2, 2))])
 FILE_ROWS = [
     *(row(f"format version {version[0]}", {"x.npy": npy((2,), data=b"ab", version=version)}, arrays("x.npy"),
         stored(by_row(x=AB))) for version in (b"\2\0", b"\3\0")),
     row("sizes in zip64 fields", {"a.npz": zip64(len(SOUND))}, arrays("a.npz"), stored(by_row(x=AB))),
+    row("numbers in names that are no parts", {"y-3.npy": X3, "z_0.npy": X3, "z_1.npy": X3, "part*.npy": X3},
+        arrays("y-3.npy", "z_0.npy", "z_1.npy", "part*.npy"), stored(by_row(**dict.fromkeys(("y-3",
+        "z_0", "z_1", "part*"), X3)))),
     *(row(f"a header of {file} with {name}", {"x.npy": data, "a.npz": archive("x.npy", data=data)},
         arrays(file), refused(InputError, "x")) for name, data in WRONG_HEADERS.items()
         for file in ("x.npy", "a.npz")),
@@ -389,6 +438,8 @@ FILE_ROWS = [
         "a.npz")) for name, data in WRONG_ARCHIVES.items()),
     row("an archive with an impossible size", {"a.npz": as_declared(bytes(10**6), 2**31, 0)},
         arrays("a.npz"), refused(InputError, "a.npz", str(2**31))),
+    *(row(f"a member {name}", {"a.npz": data}, arrays("a.npz"), refused(InputError, "a.npz"))
+        for name, data in WRONG_MEMBERS.items()),
     row("a pattern of files", {"x-0.npy": X3}, arrays("x-*.npy"), refused(InputError, "x-*.npy")),
     row("a list of text", {}, arrays(lambda: {"x": ["a", "b"]}), refused(InputError, "'x'")),
     row("an array without a name", {}, arrays(lambda: X3), refused(OptionsError)),
@@ -420,13 +471,25 @@ WRONG_SPLITS = {
     "one array twice": ({"x_train": X3, "train_x": X3, "x_test": X3}, ("x",)),
 }  # fmt: skip
 KERAS = {"x_train": X4, "y_train": np.array([0, 1, 1, 0]), "x_test": X3, "y_test": np.array([2, 0, 1])}
+INT16 = np.arange(24, dtype=np.int16).reshape(4, 2, 3)
 NAME_ROWS = [
     *(row(f"splits by {name}", {}, arrays(lambda names=names: dict.fromkeys(names, X3 / 2)),
         stored({split: examples for n, split in enumerate(splits) for examples in by_row(split, 3 * n,
         **dict.fromkeys(features, X3 / 2)).values()})) for name, (names, splits,
         features) in BY_NAME.items()),
+    row("splits of other layouts", {"n_train.npy": INT16[:1].astype(">i2"), "n_test.npy": np.asfortranarray(
+        INT16[1:]), "s_train.npy": np.array(["a"]), "s_test.npy": np.array(["猫", "bcd", ""], ">U3")},
+        arrays("n_test.npy", "n_train.npy", "s_test.npy", "s_train.npy"), stored(by_row(n=INT16[:1], s=["a"])
+        | by_row("test", 1, n=INT16[1:], s=["猫", "bcd", ""]))),
     row("a split without rows", {}, arrays(lambda: {"x_train": X3, "x_test": X3[:0]}), stored(by_row(x=X3),
         warns=("'test'",))),
+    row("labels of one split", {"a.npz": {n.replace("y_", "d_"): each for n, each in KERAS.items()}},
+        arrays("a.npz", roles={"d": "label"}), stored(by_row(x=X4, d=[0, 1, 1, 0]) | by_row("test", 4,
+        x=X3, d=[2, 0, 1]), features={"d": "label int64"})),
+    row("names that look alike", {}, arrays(lambda: {"label": np.array(["cat", " cat", "dog"]),
+        "split": np.array(["Train", "train", "val"])}), stored({"train": {"1": {"label": " cat"}},
+        "val": {"2": {"label": "dog"}}, "Train": {"0": {"label": "cat"}}}, " cat", "cat", "dog",
+        warns=("' cat'", "'Train'"))),
     *(row(f"splits of other {name}", {}, arrays(lambda found=found: found), refused(InputError, *names))
         for name, (found, names) in WRONG_SPLITS.items()),
     row("an array of splits by name", {}, arrays(lambda: {f"{name}_{split}": X3 for name in ("x", "fold")

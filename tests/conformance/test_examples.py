@@ -55,6 +55,8 @@ ROWS = [
     row("a generator", {}, examples(lambda: (each for each in PETS)), NOT_BY_CONTENT),
     row("a function", {}, examples(lambda: lambda: iter(PETS)), NOT_BY_CONTENT),
     row("objects with a length", {}, examples(lambda: MapStyle()), NOT_BY_CONTENT),
+    row("pairs", {}, examples(lambda: [("b", {"n": 1}), ("a", {"n": 2})]), stored({"train": {"a": {"n": 2},
+        "b": {"n": 1}}})),
     row("keys", {}, examples(lambda: [{"key": b"b\xff", "n": 1}, {"key": "a/é", "n": 2}]),
         stored({"train": {"b\udcff": {"n": 1}, "a/é": {"n": 2}}})),
     row("splits by name", {}, examples(lambda: {"train": [{"n": 1}, {"n": 2}], "val": [{"n": 3}]}),
@@ -65,6 +67,8 @@ ROWS = [
         for n in (1, 3)}})),
     row("integers as keys", {}, examples(lambda: [{"n": 7, "x": 1}, {"n": 10, "x": 2}], {"n": "key"}),
         stored({"train": {"7": {"x": 1}, "10": {"x": 2}}})),
+    row("no split of examples is wanted", {}, examples(lambda: [{"x": 1, "split": "a"}], {"split": "value"}),
+        stored(numbered({"x": 1, "split": "a"}))),
     row("class names", {}, examples(lambda: [{"label": "a"}, {"label": "b"}], class_names=["b", "a"]),
         stored(numbered({"label": "a"}, {"label": "b"}), "b", "a")),
     row("a declared label of examples", {}, examples(lambda: [{"label": n, "fine": n % 2} for n in range(3)],
@@ -211,11 +215,15 @@ PICTURES = [
         "re-encoded": 1})),
     row("deep pixels", {}, examples(lambda: [{"x": DEEP}], {"x": "image"}, depth=16, channels=1),
         stored(numbered({"x": DEEP[..., 0]}), conversions=ONE_KNOWN)),
+    row("deep pixels of colors are numbers", {}, examples(lambda: [{"x": np.repeat(DEEP, 3, 2)}]),
+        stored(numbered({"x": np.repeat(DEEP, 3, 2)}), features={"x": "raw uint16 8 9 3"})),
     row("deep pixels of colors as an image", {}, examples(lambda: [{"x": np.repeat(DEEP, 3, 2)}],
         IMAGE), refused(InputError, "0000000000", "'x'")),
     row("a picture that cannot be encoded", {}, examples(lambda: [{"x": Image.new("HSV", (4, 4))}], IMAGE),
         refused(InputError, "0000000000", "'x'")),
     row("a mask that nobody declared", {}, examples(lambda: MASKED), refused(InputError, "'mask'")),
+    row("a mask that is an image", {}, examples(lambda: MASKED, {"mask": "image"}), stored(numbered({
+        "image": 1, "mask": pixels(1, 1) % 7}), conversions={"known by content": 2})),
     row("masks of unchecked images", {}, examples(lambda: MASKED, {"mask": "mask"}, check="none"),
         refused(OptionsError, "mask")),
     row("a mask of another size", {}, examples(lambda: [{"image": png(n), "m": pixels(1, 1)} for n in (1,
@@ -229,6 +237,8 @@ PICTURES = [
         stored({"train": {"train/0000000000": {"n": 1}}}, warns=("'test'",))),
     row("tensors", {}, examples(lambda: [{"x": tf.constant([n, 1], tf.uint8), "t": tf.constant("é")} for n in
         (0, 1)]), stored(numbered(*({"x": np.array([n, 1], np.uint8), "t": "é"} for n in (0, 1))))),
+    of("arrays of objects", np.array([1, 2], object), np.array([3], object), wanted=[[1, 2], [3]],
+        feature="int int64 ?"),
 ]  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """How the pixels of images and masks are stored: kept bytes, conversions, and files that are rejected."""
 
 import io
+import itertools
 import struct
 import zlib
 
@@ -125,6 +126,8 @@ PIXELS = [
     *(pic(f"12 bits of {suffix} as 16", (f"a{suffix}", data), np.rint(TWELVE * (65535 / 4095)).astype(
         np.uint16), AGAIN, depth=16, channels=1) for suffix, data in ((".tif", gray_tiff(TWELVE, 12)),
         (".pgm", pgm(TWELVE, 4095)))),
+    pic("16 bits of big-endian TIFF", ("a.tif", gray_tiff(DEEP, 16)), DEEP, AGAIN, depth="keep",
+        channels=1),
     pic("8 bits next to the depth of each", png(1), png(1), depth="keep"),
     pic("color as gray of 16 bits", png(1), LUMA.astype(np.uint16) * 257, AGAIN | {"colour to grey": 1,
         "8 bits to 16": 1}, depth=16, channels=1),
@@ -144,6 +147,10 @@ PIXELS = [
     pic("pixels of one channel", png(1), b"P5 %05d %05d 255\n" % (WIDE, HIGH) + LUMA.tobytes(),
         AGAIN | {"colour to grey": 1}, format="pixels", channels=1),
     pic("for training", picture(FLAT), FLAT[:5, :8], AGAIN | {"resized": 1}, for_training=4),
+    pic("no side vanishes", picture(np.tile(FLAT[:3], (1, 9, 1))), FLAT[:1, :10], AGAIN | {"resized": 1},
+        resize="long=10"),
+    pic("exact sizes also grow", picture(FLAT), resized(FLAT, 30, 20), AGAIN | {"resized": 1},
+        resize="20x30"),
     pic("short side", picture(FLAT), resized(FLAT, 6, 4), AGAIN | {"resized": 1}, resize="short=4"),
     pic("long side", picture(FLAT), resized(FLAT, 6, 4), AGAIN | {"resized": 1}, resize="long=6"),
     pic("a side that is short enough", png(1), png(1), resize="short=100"),
@@ -246,23 +253,34 @@ MASKS = [
         stored({"train": paired("{}/train/a1"), "val": paired("{}/val/c3")})),
     row("masks with classes", pairs("{}/cat/a1", "{}/dog/a2"), images(), stored({"train": paired("{}/cat/a1",
         "{}/dog/a2", label=1)}, "cat", "dog")),
+    row("another name of masks", pairs("{}/a1", "{}/a2", folders=("images", "labels")),
+        images(mask_dir="labels/"), stored({"train": paired("{}/a1", "{}/a2")})),
     row("masks with declared splits", pairs("{}/Fold/a1", "{}/Rest/a2"),
         images(split_folders={"train": "Fold", "test": "Rest"}), stored({"train": paired("{}/Fold/a1"),
         "test": paired("{}/Rest/a2")})),
     row("masks below images", {"in/cat/a1.png": 1, "in/dog/a2.png": 2, "in/seg/cat/a1.png": mask_of(1),
         "in/seg/dog/a2.png": mask_of(2)}, images(mask_dir="seg"), stored({"train": paired("cat/a1", "dog/a2",
         label=0)}, "cat", "dog")),
+    row("TIFF as masks", pairs("{}/a1", "{}/a2", suffix=".tif"), images(), stored({"train": paired("{}/a1",
+        "{}/a2")}, conversions={"re-encoded": 2})),
     row("masks by a template",
         {"in/images/x/a1_left.png": 1, "in/images/x/a2_left.png": 2, "in/gt/x/a1_gt.png": mask_of(1),
         "in/gt/x/a2_gt.png": mask_of(2), "in/gt/x/a1_color.png": 7}, images(mask_dir="gt",
         mask_name=LEFT, as_is=True), stored({"train": {f"images/x/a{n}_left.png": {"image": n,
         "mask": mask_of(n), "label": "x"} for n in (1, 2)}}, "x", skipped={"mask without an image": 1})),
+    row("no pairs are wanted", pairs("{}/a1", "{}/a2"), images(split_folders={}),
+        stored({"train": {f"{folder}/a{n}.png": {"image": n if folder == "images" else mask_of(n),
+        "label": folder} for folder, n in itertools.product(("images", "masks"), (1, 2))}}, "images",
+        "masks")),
     row("masks and images that are alone", pairs("{}/a1", "{}/b2") | {"in/images/lone3.png": 3,
         "in/masks/lone4.png": mask_of(4)}, images(max_rejected="50%"), stored({"train": paired("{}/a1",
         "{}/b2")}, rejected={"missing": 1}, skipped={"mask without an image": 1}, warns=("lone4",))),
     row("excluded images with their masks", pairs("{}/cat/a1", "{}/dog/a2"), images(exclude=["images/dog/"],
         as_is=True), stored({"train": paired("{}/cat/a1", label=1)}, "cat", skipped={"excluded": 1,
         "mask without an image": 1})),
+    row("masks of lists", pairs("{}/a1", "{}/b2", **{"v.txt": "images/b2.png\n"}),
+        images(split_list={"val": "v.txt"}), stored({"val": paired("{}/b2")}, skipped={"in no split list": 1,
+        "mask without an image": 1, "not an image": 1})),
     *(row(f"masks of macOS {name}", {f"in/images/{image}1.png": 1, f"in/{folder}/{mask}.png": mask_of(1)},
         images(**options), stored({"train": {f"images/{image}1.png": {"image": 1, "mask": mask_of(1)}}}))
         for name, folder, image, mask, options in (("apart", "masks", "\xe9", "e\u03011", {}), ("composed",
@@ -274,10 +292,14 @@ MASKS = [
     row("a linked mask next to another of its name", LINKED | {"in/masks/x/b2.bmp": mask_of(2)},
         images(as_is=True), stored({"train": paired("{}/x/a1", "{}/x/b2", label=1)}, "x",
         conversions={"re-encoded": 1}, skipped={"link out of the root": 1})),
+    row("a linked mask that is followed", LINKED, images(as_is=True, follow_links=True),
+        stored({"train": paired("{}/x/a1", "{}/x/b2", label=1)}, "x")),
     row("a linked folder of masks", FAR, images(mask_dir="masks", as_is=True), refused(InputError,
         "mask_dir='masks'")),
     row("a linked folder of masks that is followed", FAR, images(mask_dir="masks", as_is=True,
         follow_links=True), stored({"train": paired("{}/x/a1", label=1)}, "x")),
+    *(one_mask(f"{suffix} of 8 bits", png(1), picture(MASK, suffix), MASK, suffix, count=AGAIN)
+        for suffix in (".bmp", ".tif")),
     one_mask("of one bit", png(1), picture(GRAY > 127), (GRAY > 127).astype(np.uint8), count=AGAIN),
     one_mask("of a palette", png(1), picture(palette(FEW)), FEW, count=AGAIN),
     row("masks of unchecked images", {"in/images/a.png": 1, "in/masks/a.png": 2}, images(check="none"),
@@ -368,11 +390,22 @@ def of_columns(name, data, expected, **roles):
     return row(name, {"in/t.parquet": columns}, table("in/t.parquet", roles), expected)
 
 
+TWICE = {"known by content": 2}
+SHOWN = {"0": {"image": png(1), "other": MASK}}
 DOUBTFUL = [
+    of_several("a mask of the right image", "small.png", "plain.png", {"left": RGB[:3, :4], "right": RGB,
+        "mask": MASK}),
     of_several("a mask of no image", "small.png", "small.png", None),
     of_several("a mask of two views", "plain.png", "turned.png", None),
     of_columns("a column that may be masks", picture(MASK), refused(InputError, "{'other': 'image'}",
         "{'other': 'mask'}", "{'other': 'value'}")),
+    *(of_columns(f"a column declared as {role}", picture(MASK), stored({"train": SHOWN}, conversions=TWICE),
+        other=role) for role in ("mask", "image")),
+    of_columns("a column of gray JPEG", picture(FLAT[..., 0], ".jpg"), stored({"train": {"0": {
+        "image": png(1), "other": FLAT[..., 0]}}}, conversions=TWICE), other="image"),
+    row("a column of paths that may be masks", {"in/a.png": 1, "in/m.png": MASK,
+        "in/t.csv": "file_name,seg_file_name\na.png,m.png\n"}, table("in/t.csv"), refused(InputError,
+        "{'seg_file_name': 'mask'}")),
 ]  # fmt: skip
 
 WRONG = {
@@ -405,6 +438,8 @@ WRONG = {
 REFUSALS = [
     *(row(name, {"in/a.png": 1}, images(**options), refused(OptionsError)) for name,
         options in WRONG.items()),
+    row("two images of a mask", pairs("{}/a1") | {"in/images/a1.bmp": picture(RGB, ".bmp")}, images(),
+        refused(InputError, "a1")),
     row("two images of a mask of macOS", pairs("{}/\xe91") | {"in/images/e\u03011.png": 1}, images(),
         refused(InputError, "have one mask", "e\u0301")),
     row("two masks of an image", pairs("{}/a1") | {"in/masks/a1.bmp": picture(MASK, ".bmp")}, images(),
@@ -427,6 +462,8 @@ REFUSALS = [
         "an absolute path": "/seg", "no folder": "", "a folder outside by a detour": "a/../../seg"}.items()),
     row("a URL as masks", pairs("{}/a1"), images(mask_dir="s3://b/seg"), refused(InputError, "seg")),
     row("a template without masks", pairs("{}/a1"), images(mask_name=LEFT), refused(OptionsError)),
+    row("a template with another field", pairs("{}/a1"), images(mask_dir="masks", mask_name="{x}.png"),
+        refused(OptionsError, "{x}.png")),
 ]  # fmt: skip
 
 

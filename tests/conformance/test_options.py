@@ -121,6 +121,9 @@ ROWS = [
     row("files that show the same are different", {"in/1.png": png(1), "in/2.png": png(1)[:-12] + COMMENT
         + png(1)[-12:]}, images(duplicates="drop"), stored({"train": {"1.png": {"image": png(1)},
         "2.png": {"image": png(1)[:-12] + COMMENT + png(1)[-12:]}}})),
+    row("duplicates with other labels", {"in/b/1.png": 1, "in/a/1.png": 1, "in/b/2.png": 2},
+        images(duplicates="drop"), stored({"train": {"a/1.png": {"image": 1, "label": "a"}, "b/2.png":
+        {"image": 2, "label": "b"}}}, "a", "b", rejected={"duplicate": 1}, warns=("differ in the label",))),
     row("a label of any name is not compared", {"in.csv": "x,species\n1,a\n2,a\n1,b\n"},
         table(roles={"species": "label"}, duplicates="drop"), stored(by_row(x=[1, 2], species=["a", "a"]),
         "a", "b", rejected={"duplicate": 1})),
