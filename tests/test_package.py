@@ -94,11 +94,13 @@ def test_prep_builds_reads_and_verifies_without_tensorflow(tmp_path):
 import numpy as np
 from tfshards.prep import Arrays, ImageFolder, build, verify
 from tfshards.prep.cli import main as cli
+from tfshards.command import VERBS
 numbers = Arrays({"x": np.arange(4)})
-for source, out, engine in ((ImageFolder("photos"), "images", "local"), (numbers, "arrays", "beam")):
-    build(source, out, engine=engine)
+build(ImageFolder("photos"), "images")
+build(numbers, "arrays", beam_args=["--runner=DirectRunner"])
+for out in ("images", "arrays"):
     assert verify(out, deep=True)
-    assert cli.main(["show", out, {"images": "1.png", "arrays": "3"}[out]]) == 0
+    assert cli.main(["show", out, {"images": "1.png", "arrays": "3"}[out]], VERBS) == 0
 """
     shown = run_without({"tensorflow", "keras", "ml_dtypes", "tfshards.loader"}, code, tmp_path)
     assert "image: PNG 3 x 3" in shown
@@ -110,7 +112,7 @@ def test_prep_builds_on_threads_and_derives_without_beam(tmp_path):
 import numpy as np
 from tfshards.prep import Arrays, reshard
 from tfshards.prep.building.build import build
-build(Arrays({"x": np.arange(9)}), "one", engine="local")
+build(Arrays({"x": np.arange(9)}), "one")
 print(len(reshard("one", "other", shards=3).shards))
 """
     assert run_without({"apache_beam", "tensorflow", "tfshards.loader"}, code, tmp_path) == "3\n"
@@ -224,7 +226,7 @@ for options in ({}, {"shuffle": loader.Shuffle(seed=1)}, {"cache": "disk:cache, 
         """
 import numpy as np
 from tfshards import prep
-made = prep.build(prep.Arrays({"x": np.arange(20)}), "other", shards=3, engine="local")
+made = prep.build(prep.Arrays({"x": np.arange(20)}), "other", shards=3)
 assert prep.verify("other", deep=True)
 """,
     ],

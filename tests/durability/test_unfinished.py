@@ -26,7 +26,6 @@ def built(out, **options):
     given = {
         "shards": 2,
         "options": Options(max_rejected=1),
-        "engine": "local",
     }
     return build(source, out, **{**given, **options})
 

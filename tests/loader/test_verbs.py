@@ -98,7 +98,7 @@ def command(capsys):
     """Return a function that runs a verb with JSON, and returns its rows, or the status and the message."""
 
     def run(verb, *arguments):
-        status = main([verb, *map(str, arguments), "--json"], VERBS)
+        status = main([verb, *map(str, arguments), "--json"])
         found = json.loads(capsys.readouterr().out)
         return found if status == 0 else (status, found["message"])
 

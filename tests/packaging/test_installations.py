@@ -345,7 +345,7 @@ def test_the_dataflow_runner_translates_the_transforms_and_stages_their_job(tmp_
         for name, value in server.environment.items():
             patch.setenv(name, value)
         job = json.loads(any_path("gs://bucket/job.json").read_bytes())
-        staged = [path.name for path, _ in any_path("gs://bucket/temp").walk()]
+        staged = [path.name for path, _ in any_path("gs://bucket/temp").files_below()]
     assert [
         each["containerImage"] for each in job["environment"]["workerPools"][0]["sdkHarnessContainerImages"]
     ] == [IMAGE]

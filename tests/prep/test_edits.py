@@ -23,9 +23,9 @@ def test_nothing_of_the_removed_examples_is_on_disk_after_prune(tmp_path, log):
     (pictures / "dog" / "broken-of-jane.png").write_bytes(b"no image")
     root = tmp_path / "data"
     options = Options(max_rejected=1, duplicates="drop")
-    build_quietly(ImageFolder(pictures), root, shards=3, options=options)
+    build(ImageFolder(pictures), root, shards=3, options=options)
     write_images(tmp_path / "more", range(20, 24))
-    append(tmp_path / "more", root, engine="local")
+    append(tmp_path / "more", root)
     names = ["cat/004.png", "dog/005.png", "dog/broken-of-jane.png", "cat/022.png"]
     images = [
         (folder / name).read_bytes()[8:]
@@ -48,7 +48,7 @@ def test_nothing_of_the_removed_examples_is_on_disk_after_prune(tmp_path, log):
     assert b"cat/006.png" in held
     assert verify(root, deep=True)
     # nor do they come back
-    assert logged(append, log.append)(pictures, root, engine="local") == made
+    assert logged(append, log.append)(pictures, root) == made
     assert any(line.startswith("leaving out 4 inputs") for line in log)
 
 

@@ -154,7 +154,7 @@ for function in (note, own):
     folder = Path(function.__name__)
     folder.mkdir()
     with limited_jobs(3):
-        find_run("local", [])(work_of(function, folder))
+        find_run([])(work_of(function, folder))
     print(len(os.listdir(folder)), len({path.read_text() for path in folder.iterdir()}))
 """
     (tmp_path / "program.py").write_text(program)
@@ -171,7 +171,7 @@ for function in (note, own):
 
 def test_what_a_helper_prints_is_on_standard_error(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-m", "tests.prep.calls", "input", str(tmp_path), "local"],
+        [sys.executable, "-m", "tests.prep.calls", "input", str(tmp_path)],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -190,7 +190,7 @@ def is_running(process: int) -> bool:
 
 
 def started(function: str, folder: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.prep.calls", function, str(folder), "local"]
+    command = [sys.executable, "-m", "tests.prep.calls", function, str(folder)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True, cwd=ROOT)
 
 
@@ -230,7 +230,7 @@ def test_without_semaphores_threads_process_every_item(tmp_path, monkeypatch):
 
     monkeypatch.setattr("tfshards.prep.engines.local.ProcessPoolExecutor", refuse)
     with limited_jobs(3):
-        find_run("local", [])(work_of(note, tmp_path))
+        find_run([])(work_of(note, tmp_path))
     assert {path.read_text() for path in tmp_path.iterdir()} == {str(os.getpid())}
     assert len(os.listdir(tmp_path)) == NUM_ITEMS
 
@@ -258,7 +258,7 @@ def run(endpoint):
     """Return a function that does work on the job service, with further pipeline options."""
 
     def run(work, *options: str) -> None:
-        find_run("beam", ["--runner=PortableRunner", f"--job_endpoint={endpoint}", *options])(work)
+        find_run(["--runner=PortableRunner", f"--job_endpoint={endpoint}", *options])(work)
 
     return run
 
@@ -299,7 +299,7 @@ def test_a_worker_without_tfshards_is_reported(run, tmp_path):
 def test_a_job_service_that_does_not_answer_is_reported(tmp_path):
     arguments = ["--runner=PortableRunner", f"--job_endpoint=localhost:{free_port()}"]
     with pytest.raises(BuildError, match="Apache Beam ended"):
-        find_run("beam", [*arguments, "--job_server_timeout=1"])(work_of(note, tmp_path))
+        find_run([*arguments, "--job_server_timeout=1"])(work_of(note, tmp_path))
     assert not list(tmp_path.iterdir())
 
 
@@ -313,13 +313,13 @@ def folder(tmp_path_factory) -> Path:
     derived.build_images(root)
     for name, numbers in (("one", range(20)), ("two", range(20, 40))):
         photos = prep.ImageFolder(derived.write_images(root / f"of-{name}", numbers))
-        derived.build_quietly(photos, root / name, shards=2)
+        prep.build(photos, root / name, shards=2)
     write_everything(root / "every")
     return root
 
 
 CALLS = {
-    "build": lambda old, out: derived.build_quietly(prep.ImageFolder(old / "of-one"), out / "a", shards=4),
+    "build": lambda old, out: prep.build(prep.ImageFolder(old / "of-one"), out / "a", shards=4),
     "reshard": lambda old, out: reshard(old / "old", out / "a", shards={"train": 40}),
     "merge": lambda old, out: merge([old / "one", old / "two"], out / "a", shards=2),
     "relabel": lambda _, out: relabel(out / "old", {f"cat/{n:03}.png": "dog" for n in range(0, 60, 2)}),

@@ -140,7 +140,7 @@ def test_append_knows_the_folders_of_the_build(image_folder, tmp_path, quiet_bui
     out = tmp_path / "out"
     quiet_build(ImageFolder(root, split_folders=given, exclude=["**/x*"]), out)
     more = image_folder({"holdout/2.png": 4, "holdout/x.png": 5}, name="more")
-    grown = append(more, out, engine="local")
+    grown = append(more, out)
     assert {name: split.num_examples for name, split in grown.splits.items()} == {"train": 1, "final": 2}
 
 
@@ -157,9 +157,9 @@ def test_images_without_classes_are_appended_to_their_split_alone(image_folder, 
     assert "label: -1 (no class)" in run(["show", out, "test/a.png"]).out
     wrong = image_folder({"train/9.png": 30, "test/d.png": 31}, name="wrong")
     with raises(InputError, "has classes", "'train'", "'train/9.png'"):
-        append(wrong, out, engine="local")
+        append(wrong, out)
     more = image_folder({"train/cat/9.png": 30, "test/d.png": 31}, name="more")
-    grown = append(more, out, engine="local")
+    grown = append(more, out)
     assert grown.splits["train"].label_counts == {"cat": 3, "mouse": 2}
     assert (grown.splits["test"].label_counts, grown.splits["test"].num_examples) == ({}, 3)
     assert verify(out, deep=True)
@@ -214,7 +214,7 @@ def test_a_mask_that_changes_after_it_was_listed_stops_the_build(write, tmp_path
             return found
 
     with pytest.raises(InputError, match=r"masks/a1\.png: changed after"):
-        quiet_build(Changing(root, mask_dir="masks"), tmp_path / "out", engine="local")
+        quiet_build(Changing(root, mask_dir="masks"), tmp_path / "out")
 
 
 def test_append_finds_the_masks_again(write, tmp_path, quiet_build):

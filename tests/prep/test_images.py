@@ -121,7 +121,7 @@ def test_for_training_stands_for_three_options():
 
 @pytest.mark.parametrize(
     "given",
-    [{"channels": 3.0}, {"alpha": ""}, {"resize": (224, 224)}, {"jpeg_quality": True}, {"mask": True}]
+    [{"channels": 3.0}, {"format": ""}, {"resize": (224, 224)}, {"jpeg_quality": True}, {"mask": True}]
     + [{"mask": True, "channels": 1, "format": "jpeg"}, {"for_training": -224}],
     ids=str,
 )
@@ -144,7 +144,7 @@ def built(tmp_path_factory):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(image_file(draw.integers(0, 256, sides, dtype=np.uint8)))
     for form in ("pixels", "png"):
-        words = ["--format", form, "--channels", "keep", "--alpha", "white", "--shards", "2", "--name", "n"]
+        words = ["--format", form, "--shards", "2", "--name", "n"]
         assert run(["build", "images", root / "photos", root / form, *words]).status == 0
     return root
 

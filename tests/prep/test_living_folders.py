@@ -249,5 +249,5 @@ def test_a_file_that_changes_after_it_was_listed_ends_the_build(
             return found
 
     with raises(InputError, fault, str(small_folder / "cat" / "00.png")):
-        quiet_build(Changing(small_folder), tmp_path / "out", engine="local")
+        quiet_build(Changing(small_folder), tmp_path / "out")
     assert not (tmp_path / "out" / "dataset.json").exists()

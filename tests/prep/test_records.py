@@ -22,7 +22,7 @@ def framed(*records: bytes) -> bytes:
 
 
 def read(path, compression: str = "none") -> list[bytes]:
-    return [each.require_data(path) for each in read_in_order(path, compression)]
+    return [each.require_data(path) for each in read_in_order(any_path(path), compression)]
 
 
 @pytest.fixture(scope="module")

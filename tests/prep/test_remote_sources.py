@@ -304,7 +304,7 @@ def test_workers_of_beam_read_the_copies_of_rows_in_the_bucket(photos, upload, b
     monkeypatch.setattr(StagedReader, "read", noted)
     url = f"{upload(photos)}/out"
     source = Table(write_parquet(photos / "t.parquet", rows), roles)
-    manifest = build(source, url, shards=2, engine="beam")
+    manifest = build(source, url, shards=2, beam_args=["--runner=DirectRunner"])
     assert manifest.num_examples == 12
     assert [str(folder).startswith(f"{url}/.staged-") for folder in folders] == [True]
     local = build(source, tmp_path / "out", shards=2)
