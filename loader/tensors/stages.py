@@ -1,8 +1,8 @@
 """Pipeline stages whose functions are ready within milliseconds, and calls of Python in the graph.
 
 The raw, experimental and private parts of TensorFlow that the loader uses are here, and in no other file.
-tests/packaging/test_versions.py reads the same batches with the oldest supported release, the newest, and
-some in between.
+tests/packaging/test_installations.py reads the same batches with the oldest supported release, the newest,
+and some in between.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class MapStyle:
 
 KNOWN, ONE_KNOWN = {"known by content": 2}, {"known by content": 1}
 BITMAP, AGAIN = encoded(".bmp", pixels(2)), {"re-encoded": 2, **KNOWN}
-RAW, LISTS = [np.arange(6, dtype=">i2").reshape(2, 3), np.ones((2, 3), ">i2")], [[1], [2, 3]]
+RAW = [np.arange(6, dtype=">i2").reshape(2, 3), np.ones((2, 3), ">i2")]
 IMAGE = {"x": "image"}
 TWICE = np.asarray(Image.fromarray(pixels(1)).resize((14, 12), Image.Resampling.LANCZOS))
 PARTS = [{"x": n, "part": "odd" if n % 2 else "even"} for n in range(4)]

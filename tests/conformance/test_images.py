@@ -15,12 +15,12 @@ from tests.conformance.rows import refused, row, stored
 from tests.conformance.runner import check
 from tests.conformance.test_annotations import turned, with_tag
 from tests.pictures import image_file
-from tests.pixels.corpus import layouts
+from tests.pixels.corpus import tiffs
 from tests.pixels.corpus.kind import chunk
-from tests.pixels.corpus.layouts import BANDS, Page, tiff
 from tests.pixels.corpus.moving import DEEP_AVIF, HEIF_BITS, deep_heif
 from tests.pixels.corpus.pngs import header
 from tests.pixels.corpus.pngs import png as plain_png
+from tests.pixels.corpus.tiffs import BANDS, Page, tiff
 from tfshards.schemas import BuildError, InputError, OptionsError
 
 RGB, GRAY = pixels(1), pixels(1, 1)
@@ -128,7 +128,7 @@ PIXELS = [
         AGAIN | {"resized": 1}, resize="4x9", depth=16, channels=1),
     pic("0 is white in 16 bits", ("a.tif", tiff(Page(DEEP, 0))), 65535 - DEEP, AGAIN, channels=1, depth=16),
     *(pic(f"HEIC of {bits} bits, gray", ("a.heic", deep_heif("I;16", bits)),
-        layouts.DEEP >> 16 - bits << 16 - bits, AGAIN, channels=1, depth=16) for bits in HEIF_BITS),
+        tiffs.DEEP >> 16 - bits << 16 - bits, AGAIN, channels=1, depth=16) for bits in HEIF_BITS),
     reduced("transparency", "a.png", picture(RGBA), WHITE, "alpha over white", "a.png", "channels=4"),
     reduced("gray of 16 bits", "a.png", picture(DEEP), GRAY, "16 bits to 8", "a.png", "depth=16"),
     reduced("color of 16 bits", "a.png", plain(COLORS, 16), (COLORS >> 8).astype(np.uint8),

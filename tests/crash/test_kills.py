@@ -9,10 +9,10 @@ from collections import Counter
 import pytest
 
 from tests.campaigns import SEED, cases
+from tests.crash.places import judge
 from tests.tables import mostly_nightly
 
 from .commands import COMMANDS
-from .judge import judge
 from .places import Folder, undisturbed
 
 pytestmark = [pytest.mark.processes, pytest.mark.campaign]

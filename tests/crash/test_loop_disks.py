@@ -19,8 +19,7 @@ from tests.campaigns import SEED, cases
 from tests.durability.commands import Commands
 
 from .commands import COMMANDS
-from .judge import judge
-from .places import Case, Folder, undisturbed
+from .places import Case, Folder, judge, undisturbed
 
 # of each file system
 NUM_CUTS = cases(4, nightly=8)

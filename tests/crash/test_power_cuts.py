@@ -11,11 +11,11 @@ import sys
 import pytest
 
 from tests.campaigns import SEED, cases
+from tests.crash.places import judge
 from tests.tables import mostly_nightly
 
 from .commands import COMMANDS
 from .crash_states import State, record, states, write_state
-from .judge import judge
 from .places import Folder, undisturbed
 
 pytestmark = [pytest.mark.processes, pytest.mark.campaign]

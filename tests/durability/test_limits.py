@@ -13,13 +13,13 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
+from tests.durability.commands import image, write_inputs
 from tests.pictures import image_file, write
 from tests.programs import until
 from tests.tables import mostly_nightly
 from tfshards.prep import verify
 
 from .commands import Commands, Ended, children, contents
-from .inputs import image, write_inputs
 
 pytestmark = pytest.mark.processes
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.engines.processes import Flink, flink
 from tests.reported import logged
 from tfshards.prep import ImageFolder, Options, build
 
 from .builds import BAD, NUM_SHARDS, contents, write_images
-from .flink import Flink, flink
 from .setup_engines import flink_job_server_jars
 
 

@@ -8,7 +8,7 @@ _CRASHES = (
     "tests/crash/test_crashes.py::test_a_command_that_ends_at_any_step_is_completed_by_the_same_command"
 )
 _OTHERS = "tests/crash/test_crashes.py::test_another_command_after_one_that_ended_takes_nothing_of_it"
-_BUCKETS = "tests/crash/test_crashes_in_buckets.py::"
+_BUCKETS = "tests/crash/test_crashes.py::"
 _REQUESTS = f"{_BUCKETS}test_a_command_that_ends_at_any_request_is_completed_by_the_same_command"
 _OVERTAKEN = f"{_BUCKETS}test_a_pointer_that_another_command_replaced_meanwhile_is_not_overwritten"
 _POWER = (

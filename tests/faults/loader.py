@@ -4,7 +4,7 @@ IMAGES, DAMAGE = "tests/loader/test_images.py", "tests/loader/test_damage.py"
 BOTH = f"{IMAGES}::test_tensorflow_and_numpy_deliver_the_same_pixels_of_every_file"
 SIXTEEN = f"{IMAGES}::test_values_of_16_bits_are_exact_and_those_of_8_bits_are_scaled_by_257"
 NAMED = f"{IMAGES}::test_images_are_resized_and_cut_as_their_names_say"
-FETCHING, CACHE = "tests/loader/test_remote.py", "tests/loader/test_cache.py"
+FETCHING, CACHE = "tests/loader/test_remote.py", "tests/loader/test_remote.py"
 FETCHED = f"{FETCHING}::test_batches_are_those_of_a_local_copy_and_no_byte_is_fetched_twice"
 BOUND = f"{FETCHING}::test_a_cache_keeps_what_came_first_and_never_fetches_more"
 FLIPPED = f"{DAMAGE}::test_a_flipped_bit_is_an_error_that_names_shard_record_and_offset"
@@ -179,14 +179,14 @@ FAULTS = [
         "loader/examples/weights.py",
         "if count and label >= 0}",
         "if label >= 0}",
-        "tests/loader/test_balance.py::test_all_classes_have_the_same_total_weight",
+        "tests/loader/test_sample_weights.py::test_all_classes_have_the_same_total_weight",
     ),
     (
         "rows of lists are those of other examples",
         "loader/tensors/batches.py",
         "rows = tf.reshape(value.values, [-1, length])",
         "rows = tf.reshape(value.values, [-1, length])[::-1]",
-        "tests/loader/test_lists.py::test_lists_stay_with_their_examples",
+        "tests/loader/test_values.py::test_lists_stay_with_their_examples",
     ),
     (
         "a number below 0 is one too high",

@@ -15,7 +15,7 @@ FAULTS = [
         "loader/receipts.py",
         "batch_size=size // workers,",
         "batch_size=size,",
-        "tests/loader/test_receipts.py::test_the_verbs_print_receipts_of_the_run_of_a_position",
+        "tests/loader/test_verbs.py::test_the_verbs_print_receipts_of_the_run_of_a_position",
     ),
     (
         "merged datasets keep the names of their splits",

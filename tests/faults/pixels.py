@@ -44,32 +44,11 @@ FAULTS = [
         DECLARED,
     ),
     (
-        "fractions are taken of the delivered size",
-        BOXES,
-        "points * self._sides if",
-        "points * self.cut if",
-        DECLARED,
-    ),
-    (
-        "a box loses its class with another box",
-        BOXES,
-        "moved[name] = ops.kept(ops.checked(moved[name], is_along, text), is_kept)",
-        "moved[name] = ops.kept(ops.checked(moved[name], is_along, text), is_kept[::-1])",
-        DECLARED,
-    ),
-    (
         "left and right change places in pictures that are not mirrored",
         BOXES,
         "ops.where(view.turned[0] ^ view.turned[1], exchanged, found)",
         "ops.where(view.turned[0] | True, exchanged, found)",
         f"{GEOMETRY}::test_a_mirrored_picture_exchanges_left_and_right_keypoints",
-    ),
-    (
-        "a mask that could belong to two pictures is taken",
-        MASKS,
-        "if len(fits) == 1:",
-        "if fits:",
-        f"{IMAGES}[mask_rejected,_that_may_be_turned_or_not]",
     ),
     ("random boxes use width for height", CROPS, "box = boxes[first]", "box = boxes[first][::-1]", DECLARED),
     (
@@ -80,14 +59,6 @@ FAULTS = [
         "tests/loader/test_images.py::test_images_are_resized_and_cut_as_their_names_say",
     ),
     ("16 bits keep the lower byte", CONVERT, "values >> 8", "values & 255", SHOWN),
-    (
-        "EXIF 5 is turned as 7",
-        CONVERT,
-        "5: Image.Transpose.TRANSPOSE",
-        "5: Image.Transpose.TRANSVERSE",
-        SHOWN,
-    ),
-    ("EXIF of photos is ignored", CONVERT, "return found if found in _TURNS else 1", "return 1", SHOWN),
     (
         "floats out of range become white",
         CONVERT,

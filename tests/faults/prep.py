@@ -31,7 +31,7 @@ FAULTS = [
         "prep/deriving/reshard.py",
         "        locations=tuple(origin.root for origin in origins),\n",
         "",
-        "tests/prep/test_runners.py::test_a_worker_that_does_not_see_the_dataset_to_reshard_is_refused",
+        "tests/prep/test_engines.py::test_a_worker_that_does_not_see_the_dataset_to_reshard_is_refused",
     ),
     (
         "a build writes over shards that a later generation names",

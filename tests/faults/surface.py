@@ -150,6 +150,6 @@ FAULTS = [
         "prep/planning/plan.py",
         '"examples_per_shard": [*map(len, layout)],',
         '"examples_per_shard": sorted(map(len, layout)),',
-        "tests/surface/test_plans.py::test_a_plan_writes_nothing_but_fits_the_build",
+        "tests/surface/test_refusals.py::test_a_plan_writes_nothing_but_fits_the_build",
     ),
 ]

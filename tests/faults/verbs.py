@@ -28,18 +28,11 @@ FAULTS = [
         VERBS,
     ),
     (
-        "remove removes one example too many",
-        "prep/deriving/edit.py",
-        "    is_removed = np.zeros(origin.manifest.num_examples, np.bool_)\n",
-        "    is_removed = np.zeros(origin.manifest.num_examples, np.bool_)\n    is_removed[-1] = True\n",
-        VERBS,
-    ),
-    (
         "a second remove forgets the keys of the first one",
         "prep/deriving/edit.py",
         "left, before | {",
         "left, frozenset() | {",
-        "tests/prep/test_remove.py::test_nothing_of_the_removed_examples_is_on_disk_after_prune",
+        "tests/prep/test_edits.py::test_nothing_of_the_removed_examples_is_on_disk_after_prune",
     ),
     (
         "remove counts the labels of removed examples",
@@ -88,20 +81,6 @@ FAULTS = [
         "prep/building/generations.py",
         "needed = {*state.manifest.data_paths} if state.manifest",
         "needed = {*state.manifest.data_paths[9:]} if state.manifest",
-        VERBS,
-    ),
-    (
-        "prune keeps the last of the earlier generations",
-        "prep/building/generations.py",
-        "            for build in state.folders:\n",
-        "            for build in state.folders[:-1]:\n",
-        VERBS,
-    ),
-    (
-        "prune deletes a folder of the user",
-        "prep/building/generations.py",
-        "        found: list[Pruned] = []\n",
-        "        delete_tree(folder / 'mine')\n        found: list[Pruned] = []\n",
         VERBS,
     ),
     (

@@ -138,15 +138,6 @@ def test_one_error_names_all_damaged_shards_and_the_remedy(copied):
     assert len(error.value.problems) == 3
 
 
-def test_damage_in_a_different_split_does_not_matter(write_dataset, tmp_path, numbered):
-    schema, examples = read_manifest(numbered([1])).schema, [[{"number": 1}]]
-    path = write_dataset(tmp_path / "two", schema, {"train": examples, "val": examples})
-    next(path.glob("*/*-val.*")).unlink()
-    for read in (load, batches):
-        (batch,) = read(path, "train", batch_size=1)
-        assert np.asarray(batch["number"]).tolist() == [1]
-
-
 # What is found while reading
 
 # offsets of the flipped bit in the frame of a record: in the length, its checksum, the data, their checksum
@@ -303,11 +294,6 @@ def flip_some(path):
         flip_bit(shard, int(frames_of(shard).offsets[record]) + within)
 
 
-def flipped_in_the_middle(data):
-    middle = len(data) // 2
-    return data[:middle] + bytes([data[middle] ^ 16]) + data[middle + 1 :]
-
-
 def lengthen(path):
     """Give a record a length that has its checksum, but would take all memory."""
     shard = shard_of(path, 1)
@@ -364,15 +350,6 @@ def test_skipped_records_are_logged_once(copied, caplog, read):
     strategy = tf.distribute.MirroredStrategy(["CPU:0"])
     data = distribute(strategy, copied, global_batch_size=4, remainder="pad", on_damage="skip")
     assert sum(float(tf.reduce_sum(batch["sample_weight"])) for batch in data) == COUNT - 6
-
-
-def test_damage_is_skipped_when_it_is_met(copied, caplog):
-    data = load(copied, **SKIP)
-    assert sum(batch["sample_weight"].sum() for batch in data.as_numpy_iterator()) == COUNT
-    assert not caplog.records
-    flip_bit(shard_of(copied, 1), 40)
-    assert sum(batch["sample_weight"].sum() for batch in data.as_numpy_iterator()) == COUNT - 1
-    assert len(caplog.records) == 1
 
 
 def test_what_skipping_cannot_repair_is_an_error(copied, numbered, tmp_path):

@@ -1,4 +1,4 @@
-"""Several replicas: Keras on the plain dataset, custom training loops on ``loader.distribute``."""
+"""Several replicas and hosts: Keras on the plain dataset, custom training loops on ``loader.distribute``."""
 
 import json
 import os
@@ -12,10 +12,10 @@ import pytest
 import tensorflow as tf
 
 from tests.errors import raises
+from tests.loader.replicas import run_workers
+from tests.loader.test_options import cluster
 from tfshards import loader
 from tfshards.schemas import Feature, OptionsError, Schema
-
-from .test_environment import cluster
 
 pytestmark = pytest.mark.processes
 
@@ -49,85 +49,45 @@ def dataset(write_dataset, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def run(programs, dataset):
-    """What the program saw on two replicas, and what it wrote to stderr."""
-    program = Path(__file__).with_name("two_replicas.py")
+    """What the program saw on two devices, and what it wrote to stderr."""
+    program = Path(__file__).with_name("replicas.py")
     done = programs.run(
-        [program, dataset, json.dumps([case[0] for case in UNEVEN])],
+        [program, "devices", dataset, json.dumps([case[0] for case in UNEVEN])],
         env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout), done.stderr
 
 
-def same(first, second):
-    return all(np.allclose(one, two, atol=1e-5) for one, two in zip(first, second, strict=True))
-
-
-def test_fit_on_two_replicas_learns_the_same_as_on_one_device(run):
+def test_fit_on_two_replicas_learns_the_same_as_on_one_device_and_evaluates_exactly(run, dataset):
     found, _ = run
     one, two = found["one"], found["two"]
-    assert found["replicas"] == 2
-    assert one["steps"] == two["steps"] == 2 * (COUNT // 4)
-    assert same(one["weights"], two["weights"])
-    assert same(one["later"], two["later"])
-    assert not same(one["weights"], one["later"])
-    # each pass over the plain dataset is the next epoch
-    assert same(one["plain"], one["weights"])
-    # under a strategy, Keras iterates the dataset once more to build the model, and discards that epoch
-    assert same(two["plain"], one["later"]) or same(two["plain"], one["weights"])
-
-
-@pytest.mark.parametrize("devices", ["one", "two"])
-def test_evaluation_is_exact_padded_with_weighted_metrics_or_with_a_smaller_last_batch(run, dataset, devices):
-    trained = run[0][devices]
-    kernel, bias = map(np.array, trained["weights"])
+    assert (found["replicas"], one["steps"], two["steps"]) == (2, 2 * (COUNT // 4), 2 * (COUNT // 4))
+    for first, second in zip(one["weights"], two["weights"], strict=True):
+        assert np.allclose(first, second, atol=1e-5)
+    kernel, bias = map(np.array, two["weights"])
     (batch,) = loader.load(dataset, batch_size=COUNT).as_numpy_iterator()
     logits = batch["x"] @ kernel + bias
-    predicted = np.array(trained["predicted"])
-    assert predicted.shape == (24, 3)
-    assert np.allclose(predicted[:COUNT], logits, atol=1e-5)
-    assert np.allclose(predicted[COUNT:], logits[0], atol=1e-5)
     losses = np.log(np.exp(logits).sum(1)) - logits[np.arange(COUNT), LABELS]
-    assert trained["evaluated"]["crossentropy"] == pytest.approx(losses.mean(), abs=1e-5)
-    # of one example in the last batch, one replica has none
-    assert trained["kept"]["crossentropy"] == pytest.approx(losses[:21].mean(), abs=1e-5)
-    assert np.allclose(trained["kept rows"], logits[:21], atol=1e-5)
-    assert trained["evaluated"]["mean_label"] == pytest.approx(np.mean(LABELS), abs=1e-5)
-    # two of 24 rows are padding with label 0, which plain metrics count
-    assert trained["evaluated"]["counts_padding"] == pytest.approx(sum(LABELS) / 24, abs=1e-5)
-
-
-def test_fit_accepts_a_finite_distributed_dataset_epoch_by_epoch(run):
-    found = run[0]["distributed"]
-    # two epochs of five steps, with and without steps_per_epoch
-    assert found["steps"] == [10, 20]
-    padded, distributed = found["evaluated"]
-    assert distributed == pytest.approx(padded, abs=1e-6)
-
-
-def test_a_loop_gets_each_example_exactly_once_over_the_replicas(run):
-    for epoch in run[0]["padded"]:
-        assert len(epoch) == 6
-        stored = []
-        for numbers, weights in epoch:
-            assert [len(part) for part in numbers + weights] == [2, 2, 2, 2]
-            pairs = zip(chain(*numbers), chain(*weights), strict=True)
-            stored += [number for number, weight in pairs if weight]
-        assert stored == list(range(COUNT))
+    # two of 24 rows are padding
+    for each in (one, two, found["distributed"]):
+        assert each["evaluated"]["crossentropy"] == pytest.approx(losses.mean(), abs=1e-5)
+    # finite distributed datasets: two epochs of five steps, with and without steps_per_epoch
+    assert found["distributed"]["steps"] == [10, 10]
 
 
 def test_a_loop_gets_the_batches_of_the_plain_dataset(run, dataset):
     plain = loader.load(dataset, batch_size=4, select=("number",), shuffle=loader.Shuffle(seed=2), epochs=2)
     wanted = [numbers.tolist() for (numbers,) in plain.as_numpy_iterator()]
-    found = [parts for epoch in run[0]["shuffled"] for (parts,) in epoch]
+    found = [numbers for epoch in run[0]["shuffled"] for numbers, _ in epoch]
     assert [list(chain(*parts)) for parts in found] == wanted
     assert {len(part) for parts in found for part in parts} == {2}
 
 
-@pytest.mark.parametrize("remainder", ["drop", "pad"])
-def test_a_loop_gets_each_example_with_its_list(run, remainder):
-    for epoch in run[0]["lists"][remainder]:
-        assert len(epoch) == (6 if remainder == "pad" else 5)
+@pytest.mark.parametrize("how", ["shuffled", "padded"])
+def test_a_loop_gets_each_example_once_with_its_list(run, how):
+    for epoch in run[0][how]:
+        assert len(epoch) == {"shuffled": 5, "padded": 6}[how]
         read = []
         for numbers, found, *weights in epoch:
             # both replicas have half of the batch
@@ -136,24 +96,22 @@ def test_a_loop_gets_each_example_with_its_list(run, remainder):
             for number, values, weight in zip(chain(*numbers), chain(*found), real, strict=True):
                 assert values == list_of(number)
                 read += [number] if weight else []
-        assert len(set(read)) == len(read) == (COUNT if remainder == "pad" else 20)
+        assert len(set(read)) == len(read) == {"shuffled": 20, "padded": COUNT}[how]
 
 
 UNEVEN = [
-    ({"batch_size": 1}, "batch_size=1 cannot", "use 2, or", 22),
-    ({"batch_size": 5}, "batch_size=5 cannot", "use 4 or 6, or", 20),
-    ({"batch_size": 32, "remainder": "keep", "take": 7}, "the only batch, of 7 examples, cannot", "'pad'", 7),
+    ({"batch_size": 1}, "batch_size=1 cannot", "use 2, or"),
+    ({"batch_size": 5}, "batch_size=5 cannot", "use 4 or 6, or"),
+    ({"batch_size": 32, "remainder": "keep", "take": 7}, "the only batch, of 7 examples, cannot", "'pad'"),
 ]
 
 
 @pytest.mark.parametrize(("number", "case"), enumerate(UNEVEN))
 def test_load_warns_of_batches_that_the_replicas_cannot_share(run, number, case):
-    _, what, use, predicted = case
-    found = run[0]["uneven"][number]
-    (warning,) = found["warnings"]
+    _, what, use = case
+    (warning,) = run[0]["uneven"][number]
     assert warning.startswith(f"{what} be divided evenly among the 2 replicas")
     assert use in warning
-    assert found["predicted"] == predicted, "predict works, so that this is no error"
 
 
 def test_there_are_no_warnings_about_auto_sharding(run, dataset):
@@ -216,3 +174,61 @@ def test_a_batch_that_the_replicas_do_not_divide_is_refused(dataset):
 def test_options_that_cannot_be_distributed_are_refused(dataset, options, message):
     with raises(OptionsError, message):
         loader.distribute(tf.distribute.get_strategy(), dataset, **{"global_batch_size": 4, **options})
+
+
+# Several hosts: real processes on loopback, real collectives
+
+# shards, global batch size, remainder, shuffled
+TWO = [
+    ([23], 4, "drop", True, "one shard serves both, three examples are left out"),
+    ([23], 4, "pad", True, "one shard, one example is padded"),
+    ([4, 3, 4, 3, 4, 3, 2], 8, "pad", False, "seven shards, stored order"),
+    ([1], 8, "pad", False, "the second worker has padding only"),
+    ([3], 8, "pad", True, "fewer examples than a batch"),
+]
+
+
+@pytest.fixture(scope="module")
+def two(programs, numbered, tmp_path_factory):
+    """Return what each of two workers found, and what both wrote to stderr."""
+    given = [
+        (str(numbered(sizes)), size, {"remainder": remainder, "shuffled": shuffled})
+        for sizes, size, remainder, shuffled, _ in TWO
+    ]
+    read = run_workers(programs, tmp_path_factory.mktemp("two"), [json.dumps(given)], 2)
+    return [json.loads(stdout) for stdout, _ in read], "".join(stderr for _, stderr in read)
+
+
+@pytest.mark.parametrize(("number", "case"), enumerate(TWO))
+def test_the_steps_are_even_and_each_example_comes_exactly_once(two, numbered, number, case):
+    sizes, global_batch_size, remainder, shuffled, reason = case
+    found, _ = two
+    read = [worker["cases"][number] for worker in found]
+    steps = len(loader.batches(numbered(sizes), batch_size=global_batch_size, remainder=remainder))
+    assert {len(each) for each in read} == {steps}, reason
+    examples = []
+    for step in zip(*read, strict=True):
+        assert len({tuple(each["all"]) for each in step}) == 1, "an all-reduce has one result"
+        real = []
+        for each in step:
+            numbers, *weights = each["own"]
+            assert len(numbers) == global_batch_size // len(found)
+            kept = weights[0] if weights else [1] * len(numbers)
+            real += [number for number, weight in zip(numbers, kept, strict=True) if weight]
+        assert step[0]["all"] == [sum(real), len(real)]
+        examples += real
+    assert len(set(examples)) == len(examples), reason
+    assert len(examples) == (steps * global_batch_size if remainder == "drop" else sum(sizes)), reason
+    if not shuffled:
+        assert sorted(examples) == list(range(len(examples)))
+
+
+def test_workers_read_their_index_and_reading_everything_on_each_raises_a_warning(two):
+    found, stderr = two
+    assert [worker["worker"] for worker in found] == [[index, len(found)] for index in range(len(found))]
+    for worker in found:
+        outside, in_scope = worker["warned"]
+        message = r" 2 workers, but load\(\) without worker= .* use loader\.distribute"
+        assert re.search("TF_CONFIG names" + message, outside)
+        assert re.search("scope of a MultiWorkerMirroredStrategy of" + message, in_scope)
+    assert not re.search("auto.?shard|sharding policy", stderr, re.IGNORECASE)

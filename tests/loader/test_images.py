@@ -173,18 +173,6 @@ def test_values_of_16_bits_are_exact_and_those_of_8_bits_are_scaled_by_257(write
         assert np.array_equal(found, [deep, shallow.astype(np.uint16) * 257])
 
 
-@pytest.mark.parametrize(
-    ("channels", "asked", "wanted"), [(1, None, 1), (3, None, 3), (4, None, 4), (None, None, 3), (3, 1, 1)]
-)
-def test_by_default_channels_are_those_of_the_dataset(write_dataset, tmp_path, channels, asked, wanted):
-    pixels = noise(9, 7, channels or 3)
-    path = written(write_dataset, tmp_path, [image_file(pixels.squeeze())], shape=(None, None, channels))
-    data = load(path, batch_size=1, image=Image((9, 7), channels=asked), select=("image",))
-    assert data.element_spec == (tf.TensorSpec((1, 9, 7, wanted), tf.uint8),)
-    ((found,),) = data.as_numpy_iterator()
-    assert wanted != pixels.shape[2] or np.array_equal(found, [pixels])
-
-
 BAD = {
     "no image": (b"no image", "Unknown image file"),
     "a cut JPEG": (JPEGS["JPEG"][:2000], "JPEG"),

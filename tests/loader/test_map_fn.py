@@ -1,13 +1,12 @@
 """``map_fn=``: its seeds, allowed results, and the static tensors that it captures."""
 
 import gc
-import time
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfshards.loader import Image, Shuffle, batches, load
+from tfshards.loader import Image, load
 from tfshards.schemas import Feature, OptionsError, Schema
 
 SCHEMA = Schema(
@@ -38,24 +37,6 @@ def photos(write_dataset, tmp_path_factory):
     return write_dataset(path, SCHEMA, {"train": [examples[:4], examples[4:]]}, {"train": counts})
 
 
-def test_the_seed_depends_only_on_seed_epoch_and_example(photos):
-    def after_a_while(example, seed):
-        """Sleep longer for smaller numbers of a batch, so that later ones are ready first."""
-
-        def sleep(height):
-            time.sleep(0.01 * (5 - height.numpy()))
-
-        with tf.control_dependencies([tf.py_function(sleep, [tf.shape(example["photo"])[0]], [])]):
-            return example["photo"][0, 0, 0], tf.identity(seed)
-
-    options = {"batch_size": 3, "image": Image(), "remainder": "keep", "epochs": 2, "shuffle": Shuffle(3)}
-    # tests/order compares the seeds with their definition
-    wanted = batches(photos, map_fn=lambda example, seed: (example["photo"][0, 0, 0], seed), **options)
-    found = load(photos, map_fn=after_a_while, **options)
-    for one, other in zip(found.as_numpy_iterator(), wanted, strict=True):
-        assert [each.tolist() for each in one] == [each.tolist() for each in other]
-
-
 def test_python_conditions_on_tensors_work_and_images_are_decoded_in_their_own_size(photos):
     def grow(example, _):
         assert list(example) == ["photo", "label", "empty"]
@@ -76,18 +57,6 @@ def test_python_conditions_on_tensors_work_and_images_are_decoded_in_their_own_s
     assert x[:, 0, 0, 0].tolist() == [0, 101, 2, 103, 4, 105, 6, 107, 8, 109, 0, 0]
     assert height.tolist() == [3, 4] * 5 + [3, 3]
     assert weight.tolist() == [1] * 10 + [0, 0]
-
-
-def test_lists_and_nested_results_are_batched_like_features(photos):
-    def nest(example, _):
-        doubled = tf.RaggedTensor.from_row_lengths(example["tags"], [tf.size(example["tags"]), 0])
-        return ({"tags": example["tags"] + 1}, example["label"]), doubled
-
-    dataset = load(photos, batch_size=4, select=("tags", "label"), map_fn=nest, remainder="keep")
-    *_, ((features, label), doubled) = dataset
-    assert label.numpy().tolist() == [0, 1]
-    assert features["tags"].to_list() == [[9] * 8, [10] * 9]
-    assert [row[0] for row in doubled.to_list()] == [[8] * 8, [9] * 9]
 
 
 def test_a_captured_tensor_is_read_and_not_copied_by_an_optimization(photos):

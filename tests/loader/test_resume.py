@@ -1,4 +1,4 @@
-"""``Resume``: killed training resumes with the next batch; damaged files, mistakes, other optimizers."""
+"""``Progress`` in checkpoints; ``Resume``: killed training resumes with the next batch; mistakes."""
 
 import itertools
 import json
@@ -20,21 +20,104 @@ import tensorflow as tf
 
 from tests.campaigns import SEED
 from tests.errors import raises
+from tests.loader.conftest import flip_bit
 from tests.storage import conftest
 from tests.tables import mostly_nightly
 from tfshards import loader
+from tfshards.loader import Position, Progress, Shuffle
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
 from tfshards.schemas.storage import any_path
 
-from .conftest import flip_bit
+SIZES = [9, 0, 14, 7, 11]
+COUNT = sum(SIZES)
 
-pytestmark = pytest.mark.processes
+
+def load(numbered, **options):
+    options = {"shuffle": Shuffle(seed=3), "remainder": "keep", "epochs": 3, **options}
+    return loader.load(numbered(SIZES), batch_size=8, **options)
+
+
+@pytest.fixture(scope="module")
+def where(numbered):
+    """Return a position with the order of its run, after a round trip through JSON."""
+    progress = Progress(Position(1, 2))
+    load(numbered, start=progress)
+    return Position.from_json(json.loads(json.dumps(progress.position.to_json())))
+
+
+def test_a_checkpoint_holds_the_position_and_the_order(numbered, where, tmp_path):
+    progress = Progress()
+    load(numbered, start=progress)
+    assert progress.steps_per_epoch == 6
+    progress.advance(6 + 2)
+    path = tf.train.Checkpoint(progress=progress).save(str(tmp_path / "run"))
+    other = Progress()
+    tf.train.Checkpoint(progress=other).restore(path).assert_existing_objects_matched()
+    assert other.position.to_json() == progress.position.to_json() == where.to_json()
+    with raises(
+        OptionsError, "start= belongs to a run in which", "Shuffle.seed", "was 3", code="resume-differs"
+    ):
+        load(numbered, start=other, shuffle=Shuffle(seed=9))
+
+
+def test_advance_raises_if_it_would_miscount(numbered, tmp_path):
+    progress = Progress()
+    with raises(OptionsError, "no dataset starts"):
+        progress.advance()
+    load(numbered, start=progress)
+    with raises(OptionsError, "advance() inside"):
+        tf.function(progress.advance, autograph=False)()
+    path = tf.train.Checkpoint(progress=progress).save(str(tmp_path / "run"))
+    progress.advance(2)
+    assert (progress.epoch, progress.step, progress.is_at_start) == (0, 2, False)
+    tf.train.Checkpoint(progress=progress).restore(path)
+    assert (progress.epoch, progress.step) == (0, 0)
+    # the dataset is elsewhere
+    with raises(OptionsError, "no dataset starts"):
+        progress.advance()
+
+
+def test_records_before_a_position_are_not_read(write_dataset, tmp_path):
+    schema, example = Schema((Feature("x", "raw", "uint8", (1000,)),)), {"x": np.zeros(1000, np.uint8)}
+    dataset = write_dataset(tmp_path, schema, {"train": [[example] * 20_000]})
+    for shuffle in (None, Shuffle(seed=3)):
+        read = {}
+        for step in (0, 8_000):
+            before = bytes_read()
+            next(iter(loader.load(dataset, batch_size=2, shuffle=shuffle, start=Position(0, step))))
+            read[step] = bytes_read() - before
+        assert read[8_000] < read[0] + 2_000_000, "16 MB of records come before it"
+
+
+def bytes_read():
+    """Return what this process has read by system calls so far."""
+    lines = Path("/proc/self/io").read_text().splitlines()
+    return int(dict(line.split(": ") for line in lines)["rchar"])
+
+
+def test_a_load_that_fails_leaves_the_progress_as_it_was(numbered):
+    progress = Progress()
+    with raises(OptionsError, "does not divide"):
+        loader.load(numbered(SIZES), batch_size=8, start=progress, shuffle=Shuffle(lanes=3))
+    with raises(OptionsError, "no dataset starts"):
+        _ = progress.steps_per_epoch
+    loader.load(numbered(SIZES), batch_size=4, start=progress)
+    assert progress.steps_per_epoch == COUNT // 4
+
+
+# ``Resume``: killed training resumes with the next batch; damaged files, mistakes, other optimizers
+
 
 server, proxy, bucket = conftest.server, conftest.proxy, conftest.bucket
 
+
 PROGRAM = Path(__file__).with_name("resuming.py")
+
+
 IMAGES = Schema((Feature("image", "image", "uint8", (None, None, 1)), Feature("number", "int", "int64")))
-COUNT = 45
+
+
+NUM_IMAGES = 45
 
 
 # The numbers of kills by backend and way of training; tf_keras has the same callback.
@@ -43,13 +126,15 @@ KILLS = {
     "jax": {"keras": 2},
     "torch": {"keras": 2},
 }
+
+
 CASES = [(backend, way) for backend, ways in KILLS.items() for way in ways]
 
 
 @pytest.fixture(scope="module")
 def train(programs, write_dataset, tmp_path_factory):
     """Return a function that returns the steps that each way saw, uninterrupted and in parts."""
-    pixels = np.random.default_rng(0).integers(0, 256, (COUNT, 9, 8, 1), dtype=np.uint8)
+    pixels = np.random.default_rng(0).integers(0, 256, (NUM_IMAGES, 9, 8, 1), dtype=np.uint8)
     examples = [{"image": tf.io.encode_png(image).numpy(), "number": i} for i, image in enumerate(pixels)]
     dataset = write_dataset(tmp_path_factory.mktemp("set"), IMAGES, {"train": [examples[:20], examples[20:]]})
     seed = random.Random(SEED).randrange(2**32)
@@ -70,13 +155,14 @@ def train(programs, write_dataset, tmp_path_factory):
     return train
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(("backend", "way"), mostly_nightly(CASES, [CASES[0], CASES[2]]))
 def test_a_killed_run_resumes_bit_for_bit(train, backend, way):
     if find_spec(backend) is None:
         pytest.skip(f"{backend} is not installed")
     trained = train(backend)
     whole, parts = trained[way]["whole"], trained[way]["parts"]
-    assert [step for step, _ in whole["steps"]] == list(range(3 * (COUNT // 4)))
+    assert [step for step, _ in whole["steps"]] == list(range(3 * (NUM_IMAGES // 4)))
     *killed, last = parts
     assert {part["status"] for part in killed} == {-9}
     assert all(part["steps"][0][0] > 0 for part in parts[1:]), "later parts start from a checkpoint"
@@ -90,7 +176,7 @@ def test_a_killed_run_resumes_bit_for_bit(train, backend, way):
 
 
 # An epoch has 6 steps.
-SIZES, BATCH_SIZE = [14, 11], 4
+TWO_SHARDS, BATCH_SIZE = [14, 11], 4
 
 
 def model_of(units=1, built=True, optimizer="adam", rate=0.001, **options):
@@ -110,7 +196,7 @@ def fit(
     """Train as in the docstring of ``Resume``, with changed ``options``."""
     resume = resume or loader.Resume(folder)
     train = train or loader.load(
-        numbered(SIZES),
+        numbered(TWO_SHARDS),
         batch_size=BATCH_SIZE,
         epochs=load_epochs,
         start=resume.progress,
@@ -155,6 +241,7 @@ DAMAGES = {
 }
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("damage", mostly_nightly(DAMAGES, ["a bit", "cut"]))
 def test_the_newest_sound_file_is_taken_and_damaged_ones_are_named(numbered, runs, tmp_path, damage):
     folder = shutil.copytree(runs[3][0], tmp_path / "saved")
@@ -176,6 +263,7 @@ def test_the_newest_sound_file_is_taken_and_damaged_ones_are_named(numbered, run
         loader.Resume(folder)
 
 
+@pytest.mark.processes
 def test_what_was_not_finished_is_passed_over(runs, tmp_path):
     folder = shutil.copytree(runs[3][0], tmp_path / "saved")
     shutil.copy(saved_in(folder)[1], folder / "new.weights.h5")
@@ -185,6 +273,7 @@ def test_what_was_not_finished_is_passed_over(runs, tmp_path):
         assert loader.Resume(tmp_path / "missing").progress.epoch == 0
 
 
+@pytest.mark.processes
 def test_weights_can_be_loaded_by_keras(runs, tmp_path):
     folder, weights = runs[3]
     model = model_of()
@@ -192,6 +281,7 @@ def test_weights_can_be_loaded_by_keras(runs, tmp_path):
     np.testing.assert_array_equal(model.get_weights()[0], weights[0])
 
 
+@pytest.mark.processes
 def test_each_file_is_flushed_to_disk_before_it_has_its_name(numbered, tmp_path, monkeypatch):
     flushed, fsync = [], os.fsync
 
@@ -206,6 +296,7 @@ def test_each_file_is_flushed_to_disk_before_it_has_its_name(numbered, tmp_path,
     assert flushed == ["new.weights.h5", "run"]
 
 
+@pytest.mark.processes
 def test_files_may_be_in_a_bucket(numbered, runs, bucket):
     for epochs in (2, 4):
         weights = trained(numbered, f"{bucket.url}/run", epochs)
@@ -226,6 +317,7 @@ MISTAKES = [
 ]
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(("options", "message"), MISTAKES)
 def test_fit_raises_if_it_does_not_match_the_position(numbered, tmp_path, options, message):
     options = {**options, "model": options["model"]()} if "model" in options else options
@@ -234,6 +326,7 @@ def test_fit_raises_if_it_does_not_match_the_position(numbered, tmp_path, option
     fit(numbered, tmp_path)
 
 
+@pytest.mark.processes
 def test_a_dataset_can_be_used_for_only_one_fit(numbered, tmp_path):
     model = model_of()
     resume, train = fit(numbered, tmp_path, model)
@@ -244,12 +337,14 @@ def test_a_dataset_can_be_used_for_only_one_fit(numbered, tmp_path):
         loader.Resume(tmp_path, every=0)
 
 
+@pytest.mark.processes
 def test_a_file_of_a_different_model_is_rejected(numbered, tmp_path):
     fit(numbered, tmp_path)
     with raises(OptionsError, "does not match this"):
         fit(numbered, tmp_path, model_of(units=3), epochs=2)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("optimizer", "named"), [("adam", "learning_rate was 0.001"), ("sgd", "optimizer was 'Adam'")]
 )
@@ -275,6 +370,7 @@ def test_another_optimizer_is_named_and_kept(numbered, tmp_path, optimizer, name
     assert [float(each.numpy()) for each in found] == [12, 0.25]
 
 
+@pytest.mark.processes
 def test_a_legacy_optimizer_is_rejected(numbered, tmp_path):
     tf_keras = pytest.importorskip("tf_keras")
     model = tf_keras.Sequential([tf_keras.Input([1]), tf_keras.layers.Dense(1)])
@@ -283,6 +379,7 @@ def test_a_legacy_optimizer_is_rejected(numbered, tmp_path):
         fit(numbered, tmp_path, model)
 
 
+@pytest.mark.processes
 def test_one_of_several_processes_of_jax_is_rejected(numbered, tmp_path, monkeypatch):
     model = model_of()
     model.jax_state_sync = lambda: None

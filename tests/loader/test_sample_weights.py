@@ -1,4 +1,4 @@
-"""Weights of examples: by class or by a feature; 0 for padding."""
+"""Weights of examples by class or by a feature, weights of classes, and 0 for padding."""
 
 import warnings
 
@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tests.errors import raises
 from tfshards import loader
-from tfshards.schemas import Feature, OptionsError, Schema
+from tfshards.schemas import Feature, InputError, OptionsError, Schema
 
 LABELS = [2, 0, 0, 1, 0, 0, 0]
 OWN = [0.5, float("inf"), 2, 3, 0, 4, 5]
@@ -70,19 +70,6 @@ def test_each_example_has_its_weight_and_padding_has_weight_zero(labeled, sample
     padded = loader.load(labeled, **options, remainder="pad")
     assert [spec.shape.as_list() for spec in padded.element_spec] == [[3, 2], [3]]
     assert weights_of(padded) == pytest.approx([*wanted, 0, 0])
-
-
-def test_a_dict_has_the_weight_under_the_name_that_keras_uses(labeled):
-    options = {"batch_size": 7, "select": None}
-    (batch,) = loader.load(labeled, **options, sample_weights="sample_weight").as_numpy_iterator()
-    assert list(batch) == ["x", "label", "sample_weight", "times", "name"]
-    assert batch["sample_weight"].tolist() == OWN
-    mapped = loader.load(
-        labeled, **options, sample_weights="balanced", map_fn=lambda example, _: {"x": example["x"]}
-    )
-    assert list(mapped.element_spec) == ["x", "sample_weight"]
-    (batch,) = mapped.as_numpy_iterator()
-    assert batch["sample_weight"].tolist() == pytest.approx([EVEN[label] for label in LABELS])
 
 
 def test_a_class_that_the_manifest_does_not_count_is_named_in_the_graph(numbered_classes):
@@ -159,3 +146,45 @@ def test_examples_without_a_class_count_for_no_weight(write_dataset, tmp_path):
         0: np.float32(2 / 3),
         1: 2.0,
     }
+
+
+# Class weights follow from the counts of the manifest, steps from its number of examples
+
+
+NAMED = Schema((Feature("label", "label", "int64"),), ("cat", "dog", "eel"))
+
+
+NUMBERED = Schema((Feature("label", "label", "int64"),))
+
+
+@pytest.fixture
+def shares(write_dataset, tmp_path):
+    def make(schema, counts):
+        names = schema.class_names
+        labels = {name: names.index(name) if names else int(name) for name in counts}
+        examples = [{"label": labels[name]} for name, count in counts.items() for _ in range(count)]
+        return write_dataset(tmp_path / "labeled", schema, {"train": [examples]}, {"train": counts})
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("schema", "counts", "weights", "reason"),
+    [
+        (NAMED, {"cat": 2, "dog": 2, "eel": 2}, {0: 1, 1: 1, 2: 1}, "even classes"),
+        (NAMED, {"cat": 1, "dog": 2, "eel": 9}, {0: 4, 1: 2, 2: 4 / 9}, "rare classes count more"),
+        (NAMED, {"cat": 3, "dog": 0, "eel": 9}, {0: 2, 1: 0, 2: 2 / 3}, "a class without examples"),
+        (NAMED, {"eel": 3, "cat": 1}, {0: 2, 2: 2 / 3}, "the names' order, not the counts'"),
+        (NUMBERED, {"7": 1, "-1": 3, "10": 4}, {7: 5 / 2, 10: 5 / 8}, "classes without names"),
+    ],
+)
+def test_all_classes_have_the_same_total_weight(shares, schema, counts, weights, reason):
+    found = loader.class_weights(shares(schema, counts), "train")
+    assert found == pytest.approx(weights), reason
+    assert list(found) == sorted(weights)
+
+
+def test_a_split_without_labels_has_no_weights(numbered, shares):
+    for path in (numbered([4]), shares(NAMED, {"cat": 0, "dog": 0, "eel": 0})):
+        with raises(InputError, "has no labels, or examples without a class", "'train'"):
+            loader.class_weights(path)

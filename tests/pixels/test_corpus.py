@@ -19,6 +19,7 @@ import PIL
 import pytest
 from PIL import Image, features
 
+from tests.pixels.corpus.shown import TensorFlow
 from tests.tables import mostly_nightly
 from tfshards import loader, prep
 from tfshards.schemas import Manifest
@@ -26,7 +27,6 @@ from tfshards.schemas import Manifest
 from .corpus.files import KINDS, file_name
 from .corpus.kind import Kind
 from .corpus.shown import difference, shown
-from .decoding import TensorFlow
 
 GOLDEN = Path(__file__).parent / "golden.json"
 BY_KEY = {file_name(name): kind for name, kind in KINDS.items()}

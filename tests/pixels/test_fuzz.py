@@ -11,16 +11,16 @@ from typing import NamedTuple
 import pytest
 
 from tests.campaigns import SCALE, SEED
+from tests.pixels.corpus.lies import damaged
+from tests.pixels.corpus.shown import TensorFlow
 from tfshards.prep.imaging.normalize import normalize
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.imaging.reasons import ImageError
 
-from .corpus.damage import damaged
 from .corpus.files import KINDS
 from .corpus.jpegs import OVERFLOW
 from .corpus.kind import Kind
 from .corpus.shown import difference, shown
-from .decoding import TensorFlow
 
 pytestmark = pytest.mark.campaign
 

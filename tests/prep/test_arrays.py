@@ -8,14 +8,16 @@ import re
 import shutil
 import tracemalloc
 from contextlib import contextmanager
+from pathlib import Path
 
-import ml_dtypes
 import numpy as np
 import pytest
 
 from tests.errors import raises
-from tfshards.prep import Arrays, append, plan
-from tfshards.schemas import InputError, OptionsError
+from tests.pictures import image_file
+from tfshards import prep
+from tfshards.prep import Arrays, append
+from tfshards.schemas import InputError, OptionsError, read_manifest
 
 
 @pytest.fixture
@@ -50,23 +52,6 @@ def test_a_file_with_other_values_is_not_up_to_date(tmp_path, quiet_build):
     os.replace(tmp_path / "1.npy", tmp_path / "0.npy")
     with raises(InputError, "holds a dataset with", code="dataset-differs"):
         quiet_build(Arrays({"x": tmp_path / "0.npy"}), tmp_path / "out")
-
-
-def test_a_plan_is_that_of_the_build(tmp_path, quiet_build):
-    x = np.arange(24.0).reshape(6, 4)
-    np.savez(tmp_path / "a.npz", x=x, label=np.arange(6) % 2)
-    sources = [
-        lambda: Arrays(f"{tmp_path}/a.npz"),
-        lambda: Arrays({"x": x, "t": np.array([*"abcdef"])}),
-        lambda: Arrays({"x": np.asfortranarray(x), "y": x.astype(">f4")[::-1], "label": np.arange(6) % 2}),
-        lambda: Arrays({"x": x.astype(ml_dtypes.bfloat16), "y": x[:, :0]}),
-        lambda: Arrays({"x": x[n : n + 2], "y": np.arange(2)} for n in (0, 2, 4)),
-    ]
-    for number, source in enumerate(sources):
-        planned = plan(source(), tmp_path / f"out{number}", shards=2)
-        assert (
-            quiet_build(source(), tmp_path / f"out{number}", shards=2).inputs_digest == planned.inputs_digest
-        )
 
 
 @pytest.mark.parametrize("arrays", [["x=x-0.npy", "x=x-1.npy"], {"x": ["x-0.npy", "x-1.npy"]}])
@@ -143,23 +128,6 @@ def test_a_file_that_changes_or_vanishes_during_reading_ends_it(tmp_path, stage)
             [*reader.read(rows, listing.schema)]
 
 
-GROUPS = {
-    "text": (np.array(["ä", "caf\udce9", "ä"]), ["ä".encode(), b"caf\xe9", "ä".encode()]),
-    "fractions": (np.array([0.5, 0.0, 0.5]), None),
-    "no text": (np.array(["a", "", "b"]), None),
-}
-
-
-@pytest.mark.parametrize(("column", "groups"), GROUPS.values(), ids=GROUPS)
-def test_rows_with_equal_values_are_a_group(column, groups, stage):
-    source = Arrays({"x": column, "y": np.arange(3)}, {"x": "drop"})
-    if groups is None:
-        with pytest.raises(InputError, match="'x'"):
-            stage(source, group_by="x")
-    else:
-        assert stage(source, group_by="x").listing().groups == groups
-
-
 def test_append_reads_the_splits_and_roles_of_the_build(tmp_path, array_files, quiet_build):
     arrays = {f"{name}_{split}": np.arange(12) % 3 for name in ("x", "y") for split in ("train", "test")}
     files = array_files(**arrays)
@@ -169,3 +137,70 @@ def test_append_reads_the_splits_and_roles_of_the_build(tmp_path, array_files, q
     grown = append(array_files(**more), out)
     assert {name: split.num_examples for name, split in grown.splits.items()} == {"train": 12, "test": 13}
     assert (grown.schema["x"].kind, grown.schema["y"].kind) == ("label", "int")
+
+
+# ``prep.Examples``: datasets from iterables of other packages, and what is done with them later
+
+
+Values = dict[str, object]
+
+
+COUNT = 9
+
+
+def encoded(number: int) -> bytes:
+    pixels = np.random.default_rng(number).integers(0, 256, (5 + number % 3, 9, 3), dtype=np.uint8)
+    return image_file(pixels)
+
+
+def example(number: int) -> Values:
+    return {"image": encoded(number), "label": ("cat", "dog")[number % 2], "n": number, "x": number / 4}
+
+
+@pytest.fixture
+def build(tmp_path, quiet_build):
+    """Build a dataset from examples in the folder ``name``, and return the folder."""
+
+    def run(source: prep.Examples, name: str = "out", **given: object) -> Path:
+        quiet_build(source, tmp_path / name, **given)
+        return tmp_path / name
+
+    return run
+
+
+def test_a_million_examples_would_fit_since_values_wait_on_disk(tmp_path):
+    alive, most = 0, 0
+
+    class Counted(dict):
+        def __init__(self, number: int) -> None:
+            nonlocal alive, most
+            super().__init__(n=number)
+            alive += 1
+            most = max(most, alive)
+
+        def __del__(self) -> None:
+            nonlocal alive
+            alive -= 1
+
+    (tmp_path / "staged").mkdir()
+    reader = prep.Examples(map(Counted, range(2_000))).stage(tmp_path / "staged")
+    assert reader.listing().num_examples == 2_000
+    assert most < 10
+
+
+def test_a_build_and_append_take_the_examples_again(build, tmp_path):
+    given = [*map(example, range(COUNT))]
+    out = build(prep.Examples(given), shards=3)
+    shard = out / read_manifest(out).shards[1].path
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[:-9])
+    assert not prep.verify(out, repair=True)
+    build(prep.Examples(given), shards=3)
+    assert shard.read_bytes() == whole
+    with raises(InputError, "was made by examples"):
+        prep.append(str(tmp_path), out)
+    for others in ((5, 6), range(5, 5 + COUNT)):
+        with pytest.raises(InputError, match="rows are identified by their numbers"):
+            prep.append(prep.Examples(map(example, others)), out)
+    grown = prep.append(prep.Examples(iter([*given, example(20)])), out)
+    assert grown.num_examples == COUNT + 1

@@ -2,7 +2,9 @@
 
 import ast
 import os
+import pickle
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,13 +14,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.durability.commands import children
+from tests.engines.processes import free_port, listens, running, start, worker_pool
+from tests.prep import derived
+from tests.prep.calls import ERRORS, NUM_ITEMS, fail, go_on, note, work_of
+from tests.prep.exported import write_everything
 from tests.programs import ROOT, until
-from tfshards.prep import Arrays
+from tfshards import prep
+from tfshards.prep import Arrays, merge, relabel, reshard
 from tfshards.prep.engines.table import find_run, run_on_threads
-from tfshards.prep.progress.threads import limited_jobs
+from tfshards.prep.progress.threads import available_cores, limited_jobs
 from tfshards.schemas import BuildError, InputError, OptionsError
-
-from .calls import ERRORS, NUM_ITEMS, fail, go_on, note, work_of
 
 pytestmark = pytest.mark.processes
 
@@ -139,3 +145,240 @@ def test_only_one_function_uses_an_internal_of_beam():
                     ]
     assert internals == ["check_runner: local_tempdir"]
     assert "Only `check_runner` uses an internal of it" in (ROOT / "docs/architecture.md").read_text()
+
+
+# The local engine: this process and its helpers write the shards, and a lost helper ends the build
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("max 100000\n", 8), ("150000 100000\n", 2), ("50000 100000", 1), ("1000000 100000", 8), ("", 8)],
+)
+def test_a_container_may_have_a_quota_of_cores(text, expected, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    (tmp_path / "cpu.max").write_text(text)
+    assert available_cores(tmp_path / "cpu.max") == expected
+    assert available_cores(tmp_path / "none") == 8
+
+
+def test_a_script_without_a_guard_has_helpers_unless_the_function_is_its_own(tmp_path):
+    program = """
+import os, sys
+from functools import partial
+from pathlib import Path
+from tests.prep.calls import note, work_of
+from tfshards.prep.engines.table import find_run
+from tfshards.prep.progress.threads import limited_jobs
+
+def own(folder, item):
+    note(folder, item)
+
+print("runs once")
+for function in (note, own):
+    folder = Path(function.__name__)
+    folder.mkdir()
+    with limited_jobs(3):
+        find_run([])(work_of(function, folder))
+    print(len(os.listdir(folder)), len({path.read_text() for path in folder.iterdir()}))
+"""
+    (tmp_path / "program.py").write_text(program)
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "program.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.splitlines() == ["runs once", "60 3", "60 1"], done.stderr
+
+
+def test_what_a_helper_prints_is_on_standard_error(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.prep.calls", "input", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    # the main process has one item at least, and its own standard output
+    assert done.stdout.count("to standard output\n") + done.stderr.count("to standard output\n") >= 2
+    assert "changed after the build" in done.stdout.splitlines()[-1]
+
+
+def is_running(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def started(function: str, folder: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.prep.calls", function, str(folder)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True, cwd=ROOT)
+
+
+def workers(process: int) -> list[int]:
+    found = [
+        child for child in children(process) if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()
+    ]
+    assert len(found) == 2
+    return found
+
+
+def test_a_helper_that_is_killed_ends_the_work_and_is_named(tmp_path):
+    process = started("go_on", tmp_path)
+    until(lambda: len([*tmp_path.glob("[0-9]*")]) == 3)
+    helpers = workers(process.pid)
+    # the last that was started
+    os.kill(helpers[-1], signal.SIGKILL)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert f"worker process {helpers[-1]} died (SIGKILL)" in out
+    assert not any(map(is_running, helpers))
+
+
+def test_helpers_end_after_their_item_if_the_main_process_is_killed(tmp_path):
+    process = started("note", tmp_path)
+    until(lambda: len([*tmp_path.glob("[0-9]*")]) >= 20)
+    helpers = workers(process.pid)
+    process.kill()
+    process.communicate(timeout=60)
+    until(lambda: not any(map(is_running, helpers)))
+    assert len([*tmp_path.glob("[0-9]*")]) < 60
+
+
+def test_without_semaphores_threads_process_every_item(tmp_path, monkeypatch):
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr("tfshards.prep.engines.local.ProcessPoolExecutor", refuse)
+    with limited_jobs(3):
+        find_run([])(work_of(note, tmp_path))
+    assert {path.read_text() for path in tmp_path.iterdir()} == {str(os.getpid())}
+    assert len(os.listdir(tmp_path)) == NUM_ITEMS
+
+
+# Work on Beam's portable runner: workers are threads of the command, or processes of a worker pool
+
+
+HIDE = "unshare --mount sh -c 'mount -t tmpfs none {folder} && exec \"$@\"' sh"
+
+
+LACK = "import sys; sys.modules['tfshards'] = None"
+
+
+@pytest.fixture(scope="module")
+def endpoint(tmp_path_factory):
+    """Beam's job service in Python."""
+    port, main = free_port(), "apache_beam.runners.portability.local_job_service_main"
+    command = [sys.executable, "-m", main, "--port", port]
+    with running(start("service", command, tmp_path_factory.mktemp("service")), listens(port)):
+        yield f"localhost:{port}"
+
+
+@pytest.fixture
+def run(endpoint):
+    """Return a function that does work on the job service, with further pipeline options."""
+
+    def run(work, *options: str) -> None:
+        find_run(["--runner=PortableRunner", f"--job_endpoint={endpoint}", *options])(work)
+
+    return run
+
+
+def test_processes_of_a_pool_process_every_item_and_return_errors(run, tmp_path):
+    (tmp_path / "out").mkdir()
+    with worker_pool(tmp_path / "pool") as pool:
+        run(work_of(note, tmp_path / "out"), *pool.options)
+        names = {path.name: path.read_text() for path in (tmp_path / "out").iterdir()}
+        assert sorted(map(int, names)) == list(range(NUM_ITEMS))
+        assert str(os.getpid()) not in names.values()
+        with pytest.raises(BuildError, match="changed after"):
+            run(work_of(partial(fail, "input", note), tmp_path / "out"), *pool.options)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can hide a folder from a worker")
+def test_a_worker_that_does_not_see_the_dataset_to_reshard_is_refused(endpoint, tmp_path, quiet_build):
+    root, out = tmp_path / "data", tmp_path / "out"
+    quiet_build(Arrays({"x": np.arange(4)}), root)
+    with worker_pool(tmp_path / "pool", wrapper=HIDE.format(folder=root)) as pool:
+        args = ["--runner=PortableRunner", f"--job_endpoint={endpoint}", *pool.options]
+        with pytest.raises(BuildError, match="does not see") as failed:
+            reshard(root, out, shards=2, beam_args=args)
+    assert str(root) in str(failed.value)
+    assert not [*out.rglob("*.tfrecord-*")]
+
+
+def test_a_worker_without_tfshards_is_reported(run, tmp_path):
+    (tmp_path / "out").mkdir()
+    with (
+        worker_pool(tmp_path / "pool", customize=LACK) as pool,
+        pytest.raises(BuildError, match="Apache Beam ended") as failed,
+    ):
+        run(work_of(note, tmp_path / "out"), *pool.options)
+    assert "ModuleNotFoundError" in str(failed.value)
+
+
+def test_a_job_service_that_does_not_answer_is_reported(tmp_path):
+    arguments = ["--runner=PortableRunner", f"--job_endpoint=localhost:{free_port()}"]
+    with pytest.raises(BuildError, match="Apache Beam ended"):
+        find_run([*arguments, "--job_server_timeout=1"])(work_of(note, tmp_path))
+    assert not list(tmp_path.iterdir())
+
+
+# Builds, derivations and exports by workers: tasks, repeated ones, errors; see tests/verbs for the bytes
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """The datasets ``old``, 60 images of three splits, ``one`` and ``two``, two halves, and ``every``."""
+    root = tmp_path_factory.mktemp("datasets")
+    derived.build_images(root)
+    for name, numbers in (("one", range(20)), ("two", range(20, 40))):
+        photos = prep.ImageFolder(derived.write_images(root / f"of-{name}", numbers))
+        prep.build(photos, root / name, shards=2)
+    write_everything(root / "every")
+    return root
+
+
+CALLS = {
+    "build": lambda old, out: prep.build(prep.ImageFolder(old / "of-one"), out / "a", shards=4),
+    "reshard": lambda old, out: reshard(old / "old", out / "a", shards={"train": 40}),
+    "merge": lambda old, out: merge([old / "one", old / "two"], out / "a", shards=2),
+    "relabel": lambda _, out: relabel(out / "old", {f"cat/{n:03}.png": "dog" for n in range(0, 60, 2)}),
+    "WebDataset": lambda old, out: prep.export(old / "old", out / "a", to="webdataset"),
+    "Parquet": lambda old, out: prep.export(old / "every", out / "a", to="parquet"),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_tasks_do_not_grow_with_the_dataset_and_may_be_repeated(
+    call, folder, tmp_path, contents, monkeypatch
+):
+    for name in ("once", "twice"):
+        shutil.copytree(folder / "old", tmp_path / name / "old")
+    call(folder, tmp_path / "once")
+    num_tasks = 0
+
+    def run_twice(work) -> None:
+        """Run each task as runners do that lose an answer."""
+        nonlocal num_tasks
+        sent = pickle.dumps(work.function)
+        # neither shards nor keys
+        assert b".tfrecord" not in sent
+        assert b".png" not in sent
+        assert len(sent) < 3_000
+        for item in work.items:
+            num_tasks += 1
+            work.function(item)
+            before = contents(work.folder)
+            work.function(item)
+            assert contents(work.folder) == before
+        # of one shard its name, or its entry in the manifest
+        assert max(len(pickle.dumps(item)) for item in work.items) < 800
+
+    monkeypatch.setattr("tfshards.prep.engines.local.run", run_twice)
+    call(folder, tmp_path / "twice")
+    assert num_tasks > 1
+    assert contents(tmp_path / "twice") == contents(tmp_path / "once")

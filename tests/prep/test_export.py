@@ -1,6 +1,9 @@
-"""Exports in parallel: stopped ones resume, damage is found, and nothing else is written over."""
+"""Exports: read back by the packages of their formats, resumed after a stop, and refused by name."""
 
 import fcntl
+import io
+import itertools
+import json
 import os
 import shutil
 from functools import partial
@@ -8,11 +11,28 @@ from functools import partial
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
-from tests.prep.exported import EVERYTHING, example, record, write_dataset, write_everything, write_records
+from tests.prep.exported import (
+    CLASSES,
+    EVERYTHING,
+    example,
+    record,
+    write_dataset,
+    write_everything,
+    write_records,
+)
 from tfshards.prep import Arrays, Options, build, export
 from tfshards.prep.exporting import export as module
-from tfshards.schemas import Feature, InputError, OptionsError, Schema, TfshardsError, read_manifest
+from tfshards.schemas import (
+    Feature,
+    FormatError,
+    InputError,
+    OptionsError,
+    Schema,
+    TfshardsError,
+    read_manifest,
+)
 
 quietly = partial(export)
 FORMATS = ("webdataset", "parquet")
@@ -173,3 +193,190 @@ def test_a_shard_that_is_not_what_the_manifest_says_ends_the_export(to, tmp_path
     shutil.copy(tmp_path / "same" / two.path, tmp_path / "same" / one.path)
     with pytest.raises(InputError, match=f"{one.path} holds other records"):
         quietly(tmp_path / "same", tmp_path / "copied", to=to)
+
+
+# Exports are read back by the real package of each format, value for value
+
+
+export_quietly = partial(export)
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory):
+    """A dataset with features of every kind, and the examples of its split train."""
+    root = tmp_path_factory.mktemp("every") / "every"
+    return root, write_everything(root)
+
+
+def array_of(feature, value):
+    """Return numbers as an array of the schema's dtype and shape."""
+    dtype = np.dtype(feature.dtype)
+    if feature.kind == "raw":
+        return np.frombuffer(value, dtype).reshape(feature.shape)
+    return np.array(value, dtype).reshape([-1 if size is None else size for size in feature.shape])
+
+
+def same(feature, found, value):
+    """Return whether a value that a reader returned has the dtype, shape and bits of the record's."""
+    wanted, found = array_of(feature, value), np.asarray(found)
+    return (found.dtype, found.shape, found.tobytes()) == (wanted.dtype, wanted.shape, wanted.tobytes())
+
+
+def test_webdataset_reads_every_value(everything, tmp_path):
+    import webdataset
+
+    root, examples = everything
+    export_quietly(root, tmp_path / "out", to="webdataset")
+    urls = str(tmp_path / "out" / "every-train-{000000..000002}.tar")
+    found = list(webdataset.WebDataset(urls, shardshuffle=False).decode())
+    raw = list(webdataset.WebDataset(urls, shardshuffle=False))
+    assert len(found) == len(examples)
+    suffixes = ("jpg", "png", "webp")
+    for number, (sample, undecoded, values) in enumerate(zip(found, raw, examples, strict=True)):
+        assert sample["__key__"] == f"{number:09d}"
+        assert undecoded[suffixes[number % 3]] == values["image"]
+        assert undecoded["mask.png"] == values["mask"]
+        assert (sample["cls"], sample["key"]) == (values["label"], values["key"])
+        assert sample["caption.txt"].encode() == values["caption"]
+        assert [word.encode() for word in sample["words.json"]] == values["words"]
+        numeric = [each for each in EVERYTHING.features if f"{each.name}.npy" in sample]
+        assert len(numeric) == 10
+        assert all(same(each, sample[f"{each.name}.npy"], values[each.name]) for each in numeric)
+    assert (tmp_path / "out" / "labels.txt").read_text("utf-8").splitlines() == list(CLASSES)
+
+
+@pytest.fixture
+def hugging_face(tmp_path, monkeypatch):
+    """``datasets`` without a network, and with a cache of its own."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    import datasets
+
+    datasets.disable_progress_bars()
+    return partial(datasets.load_dataset, cache_dir=str(tmp_path / "cache"))
+
+
+def test_hugging_face_datasets_reads_the_parquet_export(everything, tmp_path, hugging_face):
+    import datasets
+
+    root, examples = everything
+    export_quietly(root, tmp_path / "out", to="parquet")
+    found = hugging_face(str(tmp_path / "out"))
+    assert {name: len(split) for name, split in found.items()} == {"train": 7, "val": 2}
+    features = found["train"].features
+    assert features["label"].names == list(CLASSES)
+    assert isinstance(features["mask"], datasets.Image)
+    undecoded = found["train"]
+    for name in ("image", "mask"):
+        undecoded = undecoded.cast_column(name, datasets.Image(decode=False))
+    for row, decoded, values in zip(undecoded, found["train"], examples, strict=True):
+        assert decoded["image"].size == Image.open(io.BytesIO(values["image"])).size
+        assert (row["image"]["bytes"], row["mask"]["bytes"]) == (values["image"], values["mask"])
+        assert (row["key"], row["caption"]) == (values["key"].decode(), values["caption"].decode())
+        assert [word.encode() for word in row["words"]] == values["words"]
+        for feature in EVERYTHING.features:
+            if not feature.is_encoded and feature.kind != "bytes":
+                wanted = array_of(feature, values[feature.name])
+                array = np.array(row[feature.name], wanted.dtype).reshape(wanted.shape)
+                assert array.tobytes() == wanted.tobytes(), feature.name
+
+
+IMAGE, KEY = EVERYTHING["image"], EVERYTHING["key"]
+
+
+REFUSED = [
+    ("parquet", Feature("x", "raw", "complex64"), "x: is complex64, which Parquet does not have"),
+    ("webdataset", Feature("x", "raw", "bfloat16"), "x: is bfloat16: it has a dtype that NumPy files do not"),
+    ("webdataset", Feature("Small", "int", "int8"), "Small: has the same file name as another feature"),
+]
+
+
+@pytest.mark.parametrize(("to", "feature", "message"), REFUSED)
+def test_a_feature_that_a_format_cannot_hold_is_refused_by_name(to, feature, message, tmp_path):
+    others = (Feature("small", "int", "int8"),) if feature.name == "Small" else ()
+    write_dataset(tmp_path / "ds", Schema((IMAGE, feature, *others)), {"train": [[]]})
+    with pytest.raises(FormatError, match=rf"to='{to}' cannot hold all of .*(?s:.)*  {message}"):
+        export_quietly(tmp_path / "ds", tmp_path / "out", to=to)
+    # what is left can be exported
+    made = export_quietly(tmp_path / "ds", tmp_path / "out", to=to, select=["image"])
+    assert made.num_examples == 0
+
+
+def test_splits_whose_names_datasets_cannot_tell_apart_are_refused(tmp_path):
+    write_dataset(tmp_path / "ds", Schema((KEY,)), {"a-b": [[]], "a_b": [[]], "c-d": [[]]})
+    message = r"2 problems\n  splits\.a-b: and another split are both 'a_b' for data"
+    with pytest.raises(FormatError, match=message):
+        export_quietly(tmp_path / "ds", tmp_path / "out", to="parquet")
+
+
+def read(directory, to):
+    """Return the examples of an export as pyarrow, or WebDataset without decoding, reads them."""
+    if to == "parquet":
+        paths = sorted((directory / "data").glob("*.parquet"))
+        return [row for path in paths for row in pq.read_table(path).to_pylist()]
+    import webdataset
+
+    paths = sorted(map(str, directory.glob("*.tar")))
+    return list(webdataset.WebDataset(paths, shardshuffle=False))
+
+
+@pytest.mark.parametrize("to", ["webdataset", "parquet"])
+def test_values_that_are_not_finite_and_arrays_of_any_kind_are_kept(to, tmp_path):
+    deep = io.BytesIO()
+    Image.fromarray(np.arange(12, dtype=np.uint16).reshape(3, 4) * 5000).save(deep, "PNG")
+    values = {
+        "x": [float("nan"), float("inf"), -0.0],
+        "y": np.array(-np.inf, "<f8").tobytes(),
+        "deep": deep.getvalue(),
+        "words": [b"a", b"", b"\xc3\xa9", b"d"],
+    }
+    features = (Feature("x", "float", "float32", (3,)), Feature("y", "raw", "float64"))
+    deep_feature = Feature("deep", "image", "uint16", (None, None, 1))
+    features += (deep_feature, Feature("words", "bytes", "bytes", (2, 2)))
+    if to != "parquet":
+        features = (*features, Feature("z", "raw", "complex64", (2,)))
+        values["z"] = np.array([1 + 2j, 3], "<c8").tobytes()
+    write_dataset(tmp_path / "ds", Schema(features), {"train": [[values]]})
+    assert export_quietly(tmp_path / "ds", tmp_path / "out", to=to).num_examples == 1
+    (row,) = read(tmp_path / "out", to)
+    for feature in features:
+        value = values[feature.name]
+        if feature.is_encoded:
+            assert (row["deep"]["bytes"] if to == "parquet" else row["png"]) == value
+        elif feature.kind == "bytes":
+            words = json.loads(row["words.json"]) if to == "webdataset" else [*itertools.chain(*row["words"])]
+            assert [word.encode() for word in words] == value
+        elif to == "webdataset":
+            assert same(feature, np.load(io.BytesIO(row[f"{feature.name}.npy"])), value)
+        else:
+            assert same(feature, np.array(row[feature.name], feature.dtype), value)
+
+
+@pytest.mark.parametrize("to", ["webdataset", "parquet"])
+def test_byte_strings_that_are_not_utf_8_are_exported_where_they_are_named(to, tmp_path):
+    features = (IMAGE, KEY, EVERYTHING["caption"])
+    rows = [{name: example(number)[name] for name in ("image", "key", "caption")} for number in range(4)]
+    rows[1]["key"], rows[3]["caption"] = b"\xff/x.png", b"\xfe\xfd"
+    write_dataset(tmp_path / "ds", Schema(features), {"train": [rows]})
+    with pytest.raises(InputError, match="'key' of record 1 is not UTF-8"):
+        export_quietly(tmp_path / "ds", tmp_path / "out", to=to)
+    with pytest.raises(InputError, match="'caption' of record 3 is not UTF-8"):
+        export_quietly(tmp_path / "ds", tmp_path / "other", to=to, as_bytes=["key"])
+    # the parts of the other export are not mixed with these
+    with pytest.raises(InputError, match="does not hold this export"):
+        export_quietly(tmp_path / "ds", tmp_path / "other", to=to, as_bytes=["key", "caption"])
+    export_quietly(tmp_path / "ds", tmp_path / "given", to=to, as_bytes=["key", "caption"])
+    found = read(tmp_path / "given", to)
+    captions = [row["caption" if to == "parquet" else "caption.bin"] for row in found]
+    assert captions == [row["caption"] for row in rows]
+    assert [row["key"] for row in found] == [row["key"] for row in rows]
+
+
+def test_lists_of_byte_strings_that_are_not_utf_8_are_refused(tmp_path):
+    schema = Schema((Feature("x", "bytes", "bytes", (None,)),))
+    write_dataset(tmp_path / "ds", schema, {"train": [[{"x": [b"a", b"\xff"]}]]})
+    with pytest.raises(InputError, match="'x' of record 0 is not UTF-8"):
+        export_quietly(tmp_path / "ds", tmp_path / "text", to="webdataset")
+    with pytest.raises(FormatError, match="x: is a list of byte strings"):
+        export_quietly(tmp_path / "ds", tmp_path / "out", to="webdataset", as_bytes=["x"])
+    made = export_quietly(tmp_path / "ds", tmp_path / "parquet", to="parquet", as_bytes=["x"])
+    assert made.num_examples == 1

@@ -114,17 +114,6 @@ def test_what_prune_has_left_of_a_build_is_never_written_again(tmp_path):
     assert verify(out, deep=True)
 
 
-def test_what_prune_has_left_of_a_build_stays_for_each_generation_that_needs_it(tmp_path):
-    out = tmp_path / "data"
-    built(out)
-    second = remove(out, ["3"])
-    prune(out)
-    for shards in (3, 4):
-        built(out, shards=shards, overwrite=True)
-    restore(out, second.folder)
-    assert verify(out, deep=True)
-
-
 def test_a_build_does_not_undo_a_restore(tmp_path, quiet_build):
     photos, out = bitmaps(tmp_path / "photos", 0, broken=-1), tmp_path / "out"
     first = quiet_build(photos, out, shards=2)
@@ -138,19 +127,6 @@ def test_a_build_does_not_undo_a_restore(tmp_path, quiet_build):
         quiet_build(photos, out, shards=2)
     assert read_manifest(out) == first
     assert quiet_build(photos, out, shards=2, overwrite=True) == second
-
-
-def test_a_refused_build_names_what_it_has_written(tmp_path, quiet_build, log):
-    out, photos = tmp_path / "out", bitmaps(tmp_path / "photos", 0, broken=-1)
-    first = quiet_build(photos, out)
-    bitmaps(tmp_path / "photos", 5, broken=-1)
-    for path in (tmp_path / "photos").iterdir():
-        os.utime(path, (1, 1))
-    with pytest.raises(InputError, match=rf"{out}/{first.folder}-2: .*overwrite=True.*tfshards prune {out}"):
-        quiet_build(photos, out)
-    # which resumes
-    logged(quiet_build, log.append)(photos, out, overwrite=True)
-    assert "resuming the build: 1 of 1 shard finished" in log
 
 
 def removed(out: Path) -> Manifest:

@@ -1,26 +1,32 @@
-"""Settings of the process that are not those of a build, and formats that need a package."""
+"""Images: settings of the process, options that stand for others, stored pixels, arrays of images."""
 
+import itertools
 import logging
-import os
 import subprocess
 import sys
+import tarfile
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image, ImageFile
 
+from tests.errors import raises
+from tests.pictures import image_file
 from tests.pixels.corpus.jpegs import PLAIN as JPEG
 from tests.pixels.corpus.jpegs import declared
-from tests.pixels.corpus.kind import encoded
-from tests.pixels.corpus.layouts import Page, tiff
-from tests.pixels.corpus.modes import RGB
+from tests.pixels.corpus.kind import RGB, encoded
 from tests.pixels.corpus.pngs import PLAIN as PNG
-from tests.prep.exported import write_dataset
+from tests.pixels.corpus.tiffs import Page, tiff
 from tests.surface.command import run
-from tfshards.prep import ImageFolder, Options, build, limited_jobs
-from tfshards.schemas import Feature, Schema, read_manifest
+from tests.tables import mostly_nightly
+from tfshards import loader, prep
+from tfshards.loader import batches, load
+from tfshards.prep import ImageFolder, ImageOptions, Options, build, limited_jobs
+from tfshards.schemas import OptionsError, read_manifest
 
 ANY = Options(max_rejected=1)
 ODD_EXIF = JPEG[:2] + b"\xff\xe1\0\x14Exif\0\0II*\0\x08\0\0\0\x05\0\x12\x01" + JPEG[2:]
@@ -77,33 +83,6 @@ def test_the_pixel_limit_of_pillow_does_not_affect_a_build(limit, rejects, monke
     assert limit == Image.MAX_IMAGE_PIXELS
 
 
-def test_images_of_any_size_are_described_by_their_header(tmp_path, recwarn):
-    # Pillow warns of the first, and opens no second
-    schema = Schema((Feature("image", "image", "uint8", (None, None, 3)),))
-    sides = (10_000, 50_000)
-    write_dataset(
-        tmp_path, schema, {"train": [[{"image": declared(12 * high // 10, high)} for high in sides]]}
-    )
-    for number, high in enumerate(sides):
-        assert (
-            f"JPEG {high} x {12 * high // 10} (height x width)"
-            in run(["show", tmp_path, f"train:{number}"]).out
-        )
-    assert not [each for each in recwarn if "pixels" in str(each.message)]
-
-
-@pytest.mark.parametrize("kind", ["images", "table"])
-def test_a_file_above_one_gibibyte_is_rejected_before_it_is_read(kind, image_folder, tmp_path):
-    root = image_folder({"a.png": PNG, "b.png": PNG})
-    # a hole takes no space
-    os.truncate(root / "b.png", (1 << 30) + 1)
-    (root / "t.csv").write_text("file_name\na.png\nb.png\n")
-    source = root if kind == "images" else root / "t.csv"
-    assert run(["build", kind, source, tmp_path / "out", "--max-rejected=50%", "--shards=1"]).status == 0
-    totals = read_manifest(tmp_path / "out").totals
-    assert (totals.accepted, totals.reasons["rejected"]) == (1, {"too large": 1})
-
-
 def test_messages_of_pillow_which_name_no_file_are_not_printed(image_folder, tmp_path, caplog):
     bands = tiff(Page(np.zeros((3, 4, 8), np.uint8)))
     root = image_folder({"a.tif": bands, "b.tif": PNG, "c.png": bands})
@@ -127,3 +106,216 @@ def test_heic_without_its_package_is_rejected_with_the_remedy(image_folder, tmp_
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1
     assert "install tfshards[heic]" in done.stderr
+
+
+# Image options that stand for others, and values that only Python can give
+
+
+def test_for_training_stands_for_three_options():
+    wanted = ImageOptions(resize="short=258", format="jpeg", jpeg_quality=90)
+    assert ImageOptions(for_training=224) == ImageOptions(for_training=224, format="jpeg") == wanted
+    assert ImageOptions(for_training=32, jpeg_quality=80).jpeg_quality == 80
+    as_pixels = ImageOptions(for_training=224, format="pixels")
+    assert as_pixels == ImageOptions(resize="short=258", format="pixels")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"channels": 3.0}, {"format": ""}, {"resize": (224, 224)}, {"jpeg_quality": True}, {"mask": True}]
+    + [{"mask": True, "channels": 1, "format": "jpeg"}, {"for_training": -224}],
+    ids=str,
+)
+def test_values_that_only_python_can_give_are_refused(given):
+    with pytest.raises(OptionsError):
+        ImageOptions(**given)
+
+
+# Images that are stored as pixels: from files to the loader, and to other tools
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """Two datasets of the same images of different sizes, gray and color, as pixels and as PNG."""
+    root = tmp_path_factory.mktemp("pixels")
+    draw = np.random.default_rng(0)
+    for number in range(24):
+        sides = (int(draw.integers(40, 60)), int(draw.integers(40, 60)), 3)[: 2 + (number % 3 > 0)]
+        file = root / "photos" / "ab"[number % 2] / f"{number}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(image_file(draw.integers(0, 256, sides, dtype=np.uint8)))
+    for form in ("pixels", "png"):
+        words = ["--format", form, "--shards", "2", "--name", "n"]
+        assert run(["build", "images", root / "photos", root / form, *words]).status == 0
+    return root
+
+
+@pytest.mark.parametrize(
+    ("channels", "crop"),
+    mostly_nightly(
+        itertools.product([None, 1, 3, 4], [None, "random", "shift"]), [(None, "random"), (4, "shift")]
+    ),
+)
+def test_the_loader_delivers_what_it_delivers_of_png(built, channels, crop):
+    image = loader.Image((30, 28), crop=crop, channels=channels, flip="horizontal")
+    options = {"batch_size": 24, "image": image, "select": ("image", "label")}
+    ((expected, labels),) = load(built / "png", **options)
+    for read in (load, batches):
+        ((pixels, found),) = read(built / "pixels", **options)
+        assert np.array_equal(found, labels)
+        assert np.array_equal(pixels, expected)
+
+
+def test_the_dataset_is_like_any_other(built, tmp_path):
+    pixels = built / "pixels"
+    assert read_manifest(pixels).options["format"] == "pixels"
+    for words in (
+        ["verify", pixels, "--deep"],
+        ["verify", pixels, "--repair"],
+        ["audit", pixels],
+        ["report", pixels, "--output", tmp_path / "report.html"],
+        ["reshard", pixels, tmp_path / "again", "--shards", "3"],
+        ["verify", tmp_path / "again", "--deep"],
+        ["export", pixels, tmp_path / "tars", "--to", "webdataset"],
+    ):
+        assert run(words).status == 0, words
+    assert "image: PPM" in run(["show", pixels]).out
+    with tarfile.open(min((tmp_path / "tars").glob("*.tar"))) as members:
+        assert {name.split(".", 1)[1] for name in members.getnames()} >= {"ppm", "pgm", "cls"}
+
+
+# Arrays that are images: what is taken for one, and what images get that they get as well
+
+
+SHAPES = {"gray": (12, 9), "one channel": (12, 9, 1), "color": (12, 9, 3), "alpha": (12, 9, 4)}
+
+
+def pixels(shape: tuple[int, ...], dtype: str = "uint8", count: int = 7) -> np.ndarray:
+    return np.random.default_rng(len(shape)).integers(0, np.iinfo(dtype).max, (count, *shape), dtype=dtype)
+
+
+@pytest.fixture
+def build_arrays(tmp_path, quiet_build):
+    """Build a dataset from arrays in the folder ``name``, and return the folder."""
+
+    def run(arrays: object, name: str = "out", given: dict | None = None, **options: object) -> Path:
+        quiet_build(prep.Arrays(arrays, **options), tmp_path / name, **(given or {}))
+        return tmp_path / name
+
+    return run
+
+
+def raw(*shape: int) -> np.ndarray:
+    return np.zeros((2, *shape), np.uint8)
+
+
+# arrays by name, which of them are declared, and which are images
+RULES = {
+    "the only one": ({"x": raw(28, 28), "y": np.arange(2)}, [], ["x"]),
+    "16 bits and channels": ({"x": raw(8, 8, 4).astype(np.uint16)}, [], ["x"]),
+    "by name": ({"image": raw(28, 28), "mask": raw(28, 28)}, [], ["image"]),
+    "two": ({"left": raw(28, 28), "right": raw(28, 28)}, [], []),
+    "two of which one is declared": ({"left": raw(28, 28), "image": raw(28, 28)}, ["left"], ["left"]),
+    "small": ({"x": raw(7, 28)}, [], []),
+    "small but declared": ({"x": raw(2, 3)}, ["x"], ["x"]),
+    "numbers": ({"x": raw(28, 28) / 2}, [], []),
+    "video": ({"x": raw(4, 28, 28, 3)}, [], []),
+    "channels first": ({"x": raw(3, 32, 32)}, [], []),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("arrays", "declared", "expected"), RULES.values(), ids=RULES)
+def test_an_array_is_an_image_if_it_is_declared_or_cannot_be_mistaken(
+    arrays, declared, expected, build_arrays
+):
+    out = build_arrays(arrays, roles=dict.fromkeys(declared, "image"))
+    given = {"batch_size": 2, "shuffle": None, "image": loader.Image(size=(5, 5))}
+    if not expected:
+        with pytest.raises(OptionsError):
+            next(iter(loader.batches(out, "train", **given)))
+        return
+    (batch,) = loader.batches(out, "train", **given)
+    assert [name for name, values in batch.items() if values.shape[1:3] == (5, 5)] == expected
+
+
+# the same images as PNG are the reference, since other tests compare these with Pillow
+VIEWS: dict[str, loader.Image] = {
+    "as stored": loader.Image(),
+    "normalized": loader.Image(dtype="float32", normalize="symmetric"),
+    "center": loader.Image(size=(6, 6), crop="center"),
+    "random": loader.Image(size=(5, 7), crop="random", flip="horizontal_and_vertical", dtype="float32"),
+    "nearest": loader.Image(size=(24, 18), method="nearest", flip="horizontal"),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    mostly_nightly(
+        [*((name, "uint8") for name in SHAPES), ("gray", "uint16"), ("one channel", "uint16")],
+        [("color", "uint8"), ("gray", "uint16")],
+    ),
+)
+def test_the_loader_gives_of_arrays_what_it_gives_of_equal_pngs(
+    name, dtype, build_arrays, tmp_path, quiet_build
+):
+    array = pixels(SHAPES[name], dtype)
+    out = build_arrays({"image": array, "label": np.arange(len(array))}, given={"shards": 2})
+    channels = (*SHAPES[name], 1)[2]
+    options = prep.ImageOptions(channels=channels, depth=8 if dtype == "uint8" else 16)
+    examples = [
+        (str(row), {"image": image_file(each.squeeze()), "label": row}) for row, each in enumerate(array)
+    ]
+    quiet_build(prep.Examples(examples, images=options), tmp_path / "png", shards=2)
+    assert "pixels" not in (out / "dataset.json").read_text()
+    given = {"batch_size": 3, "shuffle": None, "select": ("image", "label")}
+    for view in VIEWS.values() if name == "color" else [VIEWS["as stored"], VIEWS["random"]]:
+        # a batch has one size, which the schema of PNG files does not state
+        other = replace(view, size=view.size or (12, 9))
+        found = [*loader.load(out, "train", image=view, **given)]
+        wanted = [*loader.load(tmp_path / "png", "train", image=other, **given)]
+        for (images, labels), others in zip(found, wanted, strict=True):
+            assert images.shape[1:] == (*(view.size or (12, 9)), channels)
+            np.testing.assert_array_equal(images, others[0])
+            np.testing.assert_array_equal(labels, others[1])
+    (images, labels), *_ = loader.load(out, "train", image=loader.Image(), **given)
+    np.testing.assert_array_equal(images, array[labels].reshape(3, 12, 9, channels))
+    # without image= as before
+    (arrays, labels), *_ = loader.load(out, "train", **given)
+    np.testing.assert_array_equal(arrays, array[labels])
+
+
+def test_gray_is_repeated_for_color(build_arrays):
+    out = build_arrays({"x": pixels((12, 9)), "y": np.arange(7)})
+    image = loader.Image(size=(6, 6), channels=3)
+    (batch,) = loader.load(out, "train", batch_size=7, image=image, shuffle=None)
+    gray = next(iter(loader.load(out, "train", batch_size=7, image=loader.Image(size=(6, 6)), shuffle=None)))
+    np.testing.assert_array_equal(batch["x"], np.repeat(gray["x"], 3, axis=3))
+    with raises(OptionsError, "Image.channels=4 must be"):
+        loader.load(out, "train", batch_size=7, image=loader.Image(channels=4))
+
+
+def test_ambiguous_arrays_are_named_and_masks_do_not_stay_behind_in_silence(build_arrays, log):
+    pair = {"left": pixels((12, 9)), "right": pixels((12, 9))}
+    out = build_arrays(pair)
+    (line,) = [line for line in log if "may be images" in line]
+    assert "'left' and 'right'" in line
+    assert "roles={'NAME': 'image'}" in line
+    with pytest.raises(OptionsError, match="the arrays left, right may be images: name them"):
+        loader.load(out, "train", batch_size=7, image=loader.Image(size=(6, 6)))
+    with raises(OptionsError, "image="):
+        loader.load(out, "train", batch_size=7, image=loader.Image(), select=("key",))
+    named = {"left": loader.Image(size=(6, 6), seed=1, flip="horizontal")}
+    message = "'right' is delivered as stored, but 'left', which has the same sides"
+    with pytest.warns(UserWarning, match=message):
+        loader.load(out, "train", batch_size=7, image=named)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loader.load(out, "train", batch_size=7, image=named, select=("left",))
+        loader.load(out, "train", batch_size=7, image={"left": loader.Image()})
+        both = {**named, "right": loader.Image(size=(6, 6), seed=1, flip="horizontal", method="nearest")}
+        (batch,) = loader.load(out, "train", batch_size=7, image=both, shuffle=None)
+    assert batch["right"].shape == (7, 6, 6, 1)
+    declared = build_arrays(pair, "declared", roles={"left": "image", "right": "image"})
+    (batch,) = loader.load(declared, "train", batch_size=7, image=loader.Image(size=(6, 6)))
+    assert {batch[name].shape for name in pair} == {(7, 6, 6, 1)}
+    assert read_manifest(declared).options["columns"] == {"left": "image", "right": "image"}

@@ -1,16 +1,19 @@
-"""Inputs that were touched, copied or edited since a build: what is written again, and what it becomes."""
+"""Inputs that were touched, copied, edited or cut off since a build: what is written again."""
 
 import os
-import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from tests.durability.commands import identity
 from tests.errors import raises
-from tfshards.prep import ImageFolder, Options, verify
+from tests.prep.derived import flip
+from tfshards.prep import ImageFolder, Options
 from tfshards.schemas import BuildError, InputError, read_manifest
 
 LATER = 1_700_000_000 * 10**9
@@ -115,17 +118,6 @@ def test_an_edited_file_of_the_same_size_is_noticed_by_its_time(bitmaps, out, re
     assert len(changed) == 1
 
 
-@pytest.mark.parametrize("again", ["checksum", "touched"])
-def test_a_build_that_writes_all_shards_again_leaves_no_damage(again, bitmaps, out, rebuild):
-    manifest = rebuild(shards=3)
-    path = out / manifest.shards[1].path
-    path.write_bytes(path.read_bytes()[:-1] + b"?")
-    if again == "touched":
-        touch(bitmaps / "cat" / "06.bmp")
-    assert rebuild(shards=3, checksum=again == "checksum").build_id == manifest.build_id
-    assert verify(out, deep=True)
-
-
 def test_an_edit_that_keeps_size_and_time_is_found_only_by_checksum(bitmaps, rebuild):
     manifest = rebuild()
     edited = bitmaps / "cat" / "00.bmp"
@@ -144,48 +136,118 @@ def test_an_edit_that_keeps_size_and_time_is_found_only_by_checksum(bitmaps, reb
     assert rebuild(checksum=True, overwrite=True).build_id != manifest.build_id
 
 
-def test_rejected_inputs_are_compared_as_well(bitmaps, rebuild):
-    (bitmaps / "cat" / "bad.bmp").write_bytes(b"no image")
-    (bitmaps / "dog" / "twice.bmp").write_bytes((bitmaps / "dog" / "01.bmp").read_bytes())
-    options = {"options": Options(max_rejected=1, duplicates="drop"), "shards": 2}
-    manifest = rebuild(**options)
-    assert manifest.totals.reasons["rejected"] == {"duplicate": 1, "unreadable": 1}
-    for path in ("cat/bad.bmp", "dog/twice.bmp", "dog/01.bmp"):
-        touch(bitmaps / path)
-    assert rebuild(**options) == manifest
-    (bitmaps / "cat" / "bad.bmp").write_bytes(b"NO IMAGE")
-    edit(bitmaps / "dog" / "twice.bmp")
-    os.utime(bitmaps / "dog" / "twice.bmp", ns=(LATER + 1, LATER + 1))
-    with raises(InputError, "holds a dataset with", code="dataset-differs"):
-        rebuild(**options)
+# Stopped builds: finished shards are kept if they are intact, and what changed meanwhile is noticed
+
+
+ANY = Options(max_rejected=1)
 
 
 @pytest.fixture
-def stopped(bitmaps, out, rebuild, log) -> Path:
-    """A build that ended before its commit, since three rejected inputs were too many."""
-    for name in ("cat/x1.bmp", "cat/x2.bmp", "dog/x3.bmp"):
-        (bitmaps / name).write_bytes(b"no image")
+def stopped(small_folder, image_folder, tmp_path, quiet_build, log):
+    """A build that ended between its last shard and its commit because an input was rejected.
+
+    Of four shards of four examples one has three afterwards, which is balanced: no example moves.
+    """
+    image_folder({"cat/bad.jpg": b"no image", "cat/13.png": 13, "dog/14.png": 14}, name=small_folder.name)
+    out = tmp_path / "out"
     with raises(BuildError, "rejected (", code="too-many-rejected"):
-        rebuild(shards=4, options=Options(max_rejected=0))
+        quiet_build(ImageFolder(small_folder), out, shards=4, options=Options(max_rejected=0))
+    assert len([*out.glob("*/work/*.done")]) == 4
     log.clear()
     return out
 
 
-ANY = Options(max_rejected=1)
-RESUMED = {"shards": 4, "options": ANY}
+DAMAGE = {
+    "the shard is gone": (Path.unlink, "{shard}"),
+    "the shard is damaged": (flip, "{shard}"),
+    "the index is damaged": (flip, "index/{shard}.idx"),
+    "the record is cut": (
+        lambda path: path.write_bytes(path.read_bytes()[:-1]),
+        "work/train-00002.done",
+    ),
+}
 
 
-@pytest.mark.parametrize("checksum", [False, True])
-def test_shards_of_edited_inputs_are_rewritten(checksum, stopped, bitmaps, rebuild, tmp_path, log):
-    if not checksum:
-        touch(bitmaps / "cat" / "00.bmp")
-    edit(bitmaps / "cat" / "02.bmp", keep_time=checksum)
-    held = {path for path in stopped.rglob("*.plan") if re.search(rb"cat/0[02]", path.read_bytes())}
-    manifest = rebuild(**RESUMED, checksum=checksum)
-    # of the touched and of the edited input; all, if times are not trusted
-    if checksum:
-        assert log[0].startswith("starting build")
-    else:
-        assert log[0] == f"resuming the build: {4 - len(held)} of 4 shards finished"
-    assert rebuild(tmp_path / "whole" / "out", **RESUMED) == manifest
-    assert verify(stopped, deep=True)
+@pytest.mark.parametrize(("damage", "place"), DAMAGE.values(), ids=DAMAGE)
+def test_only_an_incomplete_finished_shard_is_written_again(
+    damage, place, stopped, small_folder, tmp_path, quiet_build, contents, log
+):
+    shards = sorted(stopped.glob("*/*.tfrecord-*"))
+    before = [identity(path) for path in shards]
+    damage(shards[2].parent / place.format(shard=shards[2].name))
+    again = quiet_build(ImageFolder(small_folder), stopped, shards=4, options=ANY)
+    assert log[0] == "resuming the build: 3 of 4 shards finished"
+    now = [identity(stopped / shard.path) for shard in again.shards]
+    assert [index for index in range(4) if now[index] != before[index]] == [2]
+    undisturbed = tmp_path / "whole" / "out"
+    assert quiet_build(ImageFolder(small_folder), undisturbed, shards=4, options=ANY) == again
+    assert contents(stopped) == contents(undisturbed)
+
+
+def test_an_input_accepted_first_and_rejected_later_ends_the_build(image_folder, tmp_path, quiet_build):
+    files = {f"{n}.png": n for n in range(6)} | {f"{number}-bad.png": b"" for number in range(6)}
+    root = image_folder(files)
+    with raises(BuildError, "rejected (", code="too-many-rejected"):
+        quiet_build(ImageFolder(root), tmp_path / "out", shards=3, options=Options(max_rejected=0))
+    for path in root.glob("?.png"):
+        # with the same size and time, so that it seems to be the same file
+        status = path.stat()
+        path.write_bytes(b"x" * status.st_size)
+        os.utime(path, ns=(status.st_mtime_ns, status.st_mtime_ns))
+    # nothing of what was found then is kept
+    for _ in range(2):
+        with raises(InputError, "changed during the build", "unreadable", code="file-changed"):
+            quiet_build(ImageFolder(root), tmp_path / "out", shards=3, options=ANY)
+
+
+# Folders of images: nested without limit, and files that change while a build reads them
+
+
+def test_folders_may_be_nested_deeper_than_the_recursion_limit(image_folder):
+    root = image_folder({"1.png": 1})
+    depth = sys.getrecursionlimit() + 200
+    deep = os.open(root, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("a", dir_fd=deep)
+        deep, above = os.open("a", os.O_RDONLY, dir_fd=deep), deep
+        os.close(above)
+    os.close(os.open("2.png", os.O_CREAT | os.O_WRONLY, dir_fd=deep))
+    os.close(deep)
+    try:
+        listing = ImageFolder(root, as_is=True).stage(None).listing()
+    finally:
+        # shutil.rmtree is recursive and would fail
+        subprocess.run(["rm", "-r", root], check=True)
+    assert [key.count(b"/") for key in listing.keys] == [depth]
+    assert listing.skipped == {"outside the folders": 1}
+
+
+def longer(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + b"more")
+
+
+def newer(path: Path) -> None:
+    os.utime(path, ns=(1, 1))
+
+
+def a_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+CHANGES = [(change, "changed after the build listed it") for change in (longer, newer, a_pipe)]
+
+
+@pytest.mark.parametrize(("change", "fault"), [*CHANGES, (Path.unlink, "cannot be read")])
+def test_a_file_that_changes_after_it_was_listed_ends_the_build(
+    change, fault, small_folder, tmp_path, quiet_build
+):
+    class Changing(ImageFolder):
+        def stage(self, folder, **given):
+            found = super().stage(folder, **given)
+            change(small_folder / "cat" / "00.png")
+            return found
+
+    with raises(InputError, fault, str(small_folder / "cat" / "00.png")):
+        quiet_build(Changing(small_folder), tmp_path / "out")
+    assert not (tmp_path / "out" / "dataset.json").exists()

@@ -8,17 +8,9 @@ import numpy as np
 import pytest
 
 from tfshards.prep import Arrays, build
-from tfshards.prep.engines.table import run_on_threads
 from tfshards.prep.progress import lines
 from tfshards.prep.progress.console import reporting
-from tfshards.prep.progress.lines import Meter, report_line, report_warning
-
-from .calls import note, work_of
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
+from tfshards.prep.progress.lines import Meter, report_line
 
 
 @pytest.fixture
@@ -55,24 +47,6 @@ def test_threads_count_together(shown):
         threading.Event().wait(0.05)
         meter.add(1)
     assert shown()[-1].startswith("photos: 4.00M of 4.00MB, ")
-
-
-def test_a_terminal_has_a_bar_below_the_lines_and_quiet_none(monkeypatch):
-    for quiet, bars in ((False, True), (True, False)):
-        monkeypatch.setattr("sys.stderr", stream := Terminal())
-        with reporting(quiet=quiet), Meter("photos", 4, "examples") as meter:
-            meter.add(2)
-            report_line("a line")
-            report_warning("a\nwarning")
-            meter.add(2)
-        assert ("4/4" in stream.getvalue()) == ("a line\n" in stream.getvalue()) == bars
-        assert "warning: a\\nwarning\n" in stream.getvalue()
-
-
-def test_work_is_counted_when_its_calls_have_finished(shown, tmp_path):
-    with reporting():
-        run_on_threads(work_of(note, tmp_path), 2)
-    assert any(line.startswith("calls: ") and " of 60 examples" in line for line in shown())
 
 
 def test_a_caller_configures_logging(shown, caplog, tmp_path):

@@ -25,7 +25,6 @@ from tfshards.schemas import Feature, FormatError, InputError, OptionsError, Sch
 from tfshards.schemas.companions import read_index
 from tfshards.schemas.storage import any_path
 
-from .derived import flip
 from .exported import write_dataset, write_everything
 
 NUMBER = Feature("number", "int", "int64")
@@ -166,21 +165,6 @@ def test_what_is_wrong_is_refused_when_the_transform_is_made(numbers):
 @pytest.fixture
 def shard(numbers) -> Path:
     return numbers / read_manifest(numbers).shards[0].path
-
-
-@pytest.mark.parametrize("damaged", ["length", "data"])
-def test_a_damaged_record_is_named(damaged, numbers, shard):
-    flip(shard, 7 * FRAME + {"length": 0, "data": 15}[damaged])
-    fault = f"the checksum of the record's {damaged} does not match"
-    if damaged == "length":
-        fault += "; its data are sound"
-    with raises(
-        RecordError, "at byte", str(shard), "7 at", str(7 * FRAME), str(fault), code="record-damaged"
-    ):
-        all_of(numbers)
-    where = f"{shard}: record 7 at byte 357: {fault}"
-    with pytest.raises(Exception, match=where):
-        read(prep.ReadShards(numbers), check=lambda _: None)
 
 
 def test_a_record_that_does_not_fit_the_schema_is_named(tmp_path):

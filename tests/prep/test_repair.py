@@ -3,7 +3,6 @@
 import gzip
 import json
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -64,13 +63,6 @@ def test_all_files_that_follow_from_shards_and_manifest_are_rebuilt(damage, data
     assert verify(dataset, deep=True)
 
 
-def test_folders_of_indexes_that_are_gone_are_made_again(dataset, contents):
-    before = contents(dataset)
-    shutil.rmtree(first_shard(dataset).parent / "index")
-    assert verify(dataset, repair=True)
-    assert contents(dataset) == before
-
-
 def test_the_command_that_is_named_for_damaged_shards_repairs_them(dataset, photos, contents, quiet_build):
     before, manifest = contents(dataset), read_manifest(dataset)
     shard, other = (dataset / each.path for each in manifest.shards[:2])
@@ -129,26 +121,6 @@ def test_a_damaged_shard_of_inputs_that_changed_unnoticed_is_not_replaced(photos
     assert [problem.place for problem in verify(out).problems] == [shard.path]
 
 
-def test_shards_of_an_earlier_build_are_repaired_by_it_and_the_newest_is_restored(
-    photos, tmp_path, contents, quiet_build
-):
-    out = tmp_path / "out"
-    old = build(quiet_build, photos, out)
-    write_images(photos, range(40, 50))
-    new = logged(append, print)(ImageFolder(photos), out)
-    before = contents(out)
-    flip(out / old.shards[0].path)
-    (remedy,) = verify(out, repair=True).remedies
-    assert remedy.startswith(f"{old.folder}: 'tfshards build images … {out} --overwrite'")
-    assert remedy.endswith(f"'tfshards restore {out} {new.folder}'")
-    for number in range(40, 50):
-        next(photos.glob(f"*/{number:03d}.png")).unlink()
-    assert build(quiet_build, photos, out, overwrite=True) == old
-    assert logged(restore, print)(out, new.folder) == new
-    assert contents(out) == before
-    assert verify(out, deep=True)
-
-
 def test_shards_of_an_edit_are_repaired_by_the_edit_of_the_generation_before(
     photos, tmp_path, contents, quiet_build
 ):
@@ -180,18 +152,6 @@ def test_nothing_is_written_into_a_folder_that_tfshards_did_not_make(dataset, co
     assert contents(dataset) == before
 
 
-def test_a_file_whose_digest_is_not_that_of_what_follows_stays(dataset, contents):
-    """As after a change of the release that wrote the views."""
-    document = json.loads((dataset / "dataset.json").read_text())
-    (path,) = [path for path in document["views"] if path.endswith("/labels.txt")]
-    document["views"][path] = digest_of(b"emu\n")
-    for name in ("dataset.json", f"{document['folder']}/dataset.json"):
-        (dataset / name).write_bytes(with_digest(json.dumps(document).encode()))
-    before = contents(dataset)
-    assert [problem.place for problem in verify(dataset, repair=True).problems] == [path]
-    assert contents(dataset) == before
-
-
 def test_a_damaged_manifest_is_refused_and_its_copy_makes_it_again(dataset, contents):
     before, folder = contents(dataset), read_manifest(dataset).folder
     flip(dataset / "dataset.json")
@@ -204,6 +164,17 @@ def test_a_damaged_manifest_is_refused_and_its_copy_makes_it_again(dataset, cont
     assert "does not exist" in str(caught.value)
 
 
+def test_a_record_that_does_not_show_whose_folder_it_is_in_is_named(dataset):
+    record = f"{read_manifest(dataset).folder}/build.json"
+    damaged = (dataset / record).read_bytes().replace(b"tfshards build", b"tfshardz build")
+    (dataset / record).write_bytes(damaged)
+    assert [problem.place for problem in verify(dataset).problems] == [record]
+    report = verify(dataset, repair=True)
+    assert (report.repaired, [problem.place for problem in report.problems]) == ((), [record])
+    assert "build.json" in report.remedies[0]
+    assert (dataset / record).read_bytes() == damaged
+
+
 def test_the_command_for_a_dataset_whose_folder_was_renamed_gives_its_name(
     dataset, photos, contents, tmp_path
 ):
@@ -213,3 +184,35 @@ def test_the_command_for_a_dataset_whose_folder_was_renamed_gives_its_name(
     (remedy,) = verify(renamed, repair=True).remedies
     assert f"{renamed} --name {manifest.name} --overwrite" in remedy
     assert contents(renamed) != before
+
+
+def test_shards_of_an_earlier_build_are_repaired_by_it_and_the_newest_is_restored(
+    photos, tmp_path, contents, quiet_build
+):
+    out = tmp_path / "out"
+    old = build(quiet_build, photos, out)
+    write_images(photos, range(40, 50))
+    new = logged(append, print)(ImageFolder(photos), out)
+    before = contents(out)
+    flip(out / old.shards[0].path)
+    (remedy,) = verify(out, repair=True).remedies
+    assert remedy.startswith(f"{old.folder}: 'tfshards build images … {out} --overwrite'")
+    assert remedy.endswith(f"'tfshards restore {out} {new.folder}'")
+    for number in range(40, 50):
+        next(photos.glob(f"*/{number:03d}.png")).unlink()
+    assert build(quiet_build, photos, out, overwrite=True) == old
+    assert logged(restore, print)(out, new.folder) == new
+    assert contents(out) == before
+    assert verify(out, deep=True)
+
+
+def test_a_file_whose_digest_is_not_that_of_what_follows_stays(dataset, contents):
+    """As after a change of the release that wrote the views."""
+    document = json.loads((dataset / "dataset.json").read_text())
+    (path,) = [path for path in document["views"] if path.endswith("/labels.txt")]
+    document["views"][path] = digest_of(b"emu\n")
+    for name in ("dataset.json", f"{document['folder']}/dataset.json"):
+        (dataset / name).write_bytes(with_digest(json.dumps(document).encode()))
+    before = contents(dataset)
+    assert [problem.place for problem in verify(dataset, repair=True).problems] == [path]
+    assert contents(dataset) == before

@@ -1,12 +1,17 @@
-"""Find an example by its key or its position, and describe its values."""
+"""Find an example by its key or its position, describe its values, and name examples in files of keys."""
+
+import json
+import os
+from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tests.format_reader import companion, read
 from tests.prep.exported import write_dataset
-from tests.surface.command import refused, run
+from tests.surface.command import refused, run, run_json
 from tfshards import loader
-from tfshards.prep import Arrays, ImageFolder, Options
+from tfshards.prep import Arrays, ImageFolder, Options, build
 from tfshards.schemas import Feature, Schema, read_manifest
 
 
@@ -34,15 +39,6 @@ def test_examples_are_found_by_key_and_by_their_position_in_the_order_of_the_loa
     texts = {"3": "train:0", f"val:{len(keys)}": f"{len(keys)} examples", "x:3": "'x:3'"}
     for place, text in texts.items():
         refused(["show", str(out), place], text, status=1)
-
-
-def test_keys_that_are_numbers_or_parts_of_other_keys_are_not_confused(tmp_path, quiet_build):
-    quiet_build(Arrays({"x": np.arange(200) * 7}), tmp_path / "out", seed=5)
-    for row in (1, 10, 100, 11):
-        assert shown(tmp_path / "out", row)[1:] == [f"x: int64 []: {row * 7}", f"key: {row}"]
-    at = shown(tmp_path / "out", "train:12")
-    assert at[0].startswith("split train, example 12,")
-    assert at[-1] != "key: 12"
 
 
 def test_only_the_record_of_the_example_is_read(tmp_path, quiet_build, monkeypatch):
@@ -87,3 +83,69 @@ def test_every_kind_of_value_is_described_in_one_line(tmp_path):
         assert line.startswith(f"{name}: ")
         assert line.endswith(text)
         assert len(line) < 300
+
+
+# What a command prints as JSON, limits of jobs, and paths with a tilde
+
+
+def test_examples_as_json_have_numbers_text_and_what_images_are(small_folder, monkeypatch):
+    monkeypatch.chdir(small_folder.parent)
+    arrays = {
+        "a": np.arange(4, dtype=np.float32).reshape(2, 2),
+        "c": np.array([1j, 2j]),
+        "n": np.array([7, 8]),
+        "text": np.array(["ä", "b"]),
+        "label": np.array([1, 0]),
+    }
+    build(Arrays(arrays), "arrays")
+    build(ImageFolder("photos"), "out", shards=2)
+    examples = run_json("show arrays --first 2")[1]
+    assert {one["features"]["key"]: one["features"] for one in examples}["0"] == {
+        "a": [0.0, 1.0],
+        "c": {"dtype": "complex128", "hex": np.array([1j]).tobytes().hex()},
+        "n": 7,
+        "text": "ä",
+        "label": 1,
+        "key": "0",
+    }
+    (image,) = run_json("show out cat/00.png")[1]
+    assert image["features"]["label"] == {"labels": [0], "classes": ["cat"]}
+    assert image["features"]["image"]["num_bytes"] == Path("photos/cat/00.png").stat().st_size
+    assert image["features"]["image"]["image"].startswith("PNG ")
+
+
+# Files of keys, as a verb writes them or people do by hand
+
+
+SCHEMA = Schema((Feature("key", "bytes", "bytes"),))
+
+
+KEYS = [b"cat/1.png", b" dog/ 2.png ", b"two\nlines", b'it\'s "so"', b"\xff.png", b'"', b"\xc3\xa4", b"kept"]
+
+
+@pytest.mark.parametrize(
+    ("content", "keys"),
+    [
+        (b"\xef\xbb\xbfcat/1.png\r\n\r\n\n dog/ 2.png \r\n", KEYS[:2]),
+        (b'"two\\nlines"\nit\'s "so"\n', KEYS[2:4]),
+        # as audit writes all keys
+        (
+            "".join(json.dumps(key.decode("utf-8", "surrogateescape")) + "\n" for key in KEYS[:-1]).encode(),
+            KEYS[:-1],
+        ),
+    ],
+)
+def test_plain_lines_and_json_strings_are_keys(tmp_path, content, keys):
+    write_dataset(tmp_path / "d", SCHEMA, {"train": [[{"key": key} for key in KEYS]]})
+    (tmp_path / "keys").write_bytes(content)
+    ended = run(["remove", str(tmp_path / "d"), "--keys", str(tmp_path / "keys")])
+    assert ended.status == 0, ended
+    assert {*read(tmp_path / "d")["train"]} == {os.fsdecode(key) for key in KEYS if key not in keys}
+
+
+@pytest.mark.parametrize("line", [b'"a" and b', b'"\\ud800"'])
+def test_a_line_with_a_quotation_mark_that_is_no_json_string_is_an_error(tmp_path, line, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_dataset(tmp_path / "d", SCHEMA, {"train": [[{"key": b"a"}]]})
+    (tmp_path / "keys").write_bytes(b"a\n" + line)
+    refused(["remove", "d", "--keys", "keys"], "2", status=1, code="input")

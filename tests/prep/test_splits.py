@@ -1,17 +1,23 @@
-"""Splits by ratio: exact sizes, strata, whole groups, and keys that stay in their splits."""
+"""Splits by ratio and by group, and the shard of each example, as docs/format.md says."""
 
 import hashlib
 import json
+import os
 import re
+import tempfile
 from collections import Counter
 from fractions import Fraction
+from itertools import islice
 
 import numpy as np
-from hypothesis import given
+import pytest
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tfshards.prep import Arrays, ImageFolder, Options, append, plan
-from tfshards.schemas import InputError
+from tests.prep.table_files import examples, write_text
+from tfshards import loader
+from tfshards.prep import Arrays, ImageFolder, Options, append, build, limited_jobs, plan
+from tfshards.schemas import InputError, read_manifest
 
 SEEDS = st.integers(0, 2**63 - 1)
 PAIRS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3)), min_size=1, max_size=50)
@@ -131,17 +137,6 @@ def test_a_group_is_in_one_split_and_classes_are_as_even_as_promised(pairs, rati
         assert not moved
 
 
-@given(TEN_GROUPS, ratios(), SEEDS, st.randoms(use_true_random=False))
-def test_the_order_of_rows_does_not_change_the_split_of_a_group(pairs, ratios, seed, random):
-    shuffled = random.sample(pairs, len(pairs))
-    found = []
-    for rows in (pairs, shuffled):
-        names, recorded = divide(rows, ratios, seed, stratify=True, group_by="group")
-        groups = {group: name for (group, _), name in zip(rows, names, strict=True)} if recorded else {}
-        found.append((groups, recorded))
-    assert found[0] == found[1]
-
-
 def test_hashes_that_end_with_zeros_are_compared_in_full():
     # NumPy drops zeros at the end of its strings of bytes
     ordered = sorted(map(str, range(3000)), key=lambda key: hashed(key, 0))
@@ -190,3 +185,104 @@ def test_appended_images_of_a_known_patient_stay_in_its_split(image_folder, tmp_
     grown = append(more, out)
     for split, held in grown.splits.items():
         assert held.num_examples - manifest.splits[split].num_examples == len(patients[split])
+
+
+# Several captions per image: rows that name the same image stay in one split, by ``group_by``
+
+
+RATIOS = {"train": "1/2", "val": "1/2"}
+
+
+BY_IMAGE = Options(splits=RATIOS, group_by="file_name")
+
+
+def captions_by_split(out):
+    """Return the captions of each split, which begin with the number of their image."""
+    return {
+        split: {values["caption"][0].decode() for values in examples(out, split).values()}
+        for split in read_manifest(out).splits
+    }
+
+
+def images_of(captions):
+    return {caption.split()[0] for caption in captions}
+
+
+def check_apart(out, num_captions, num_images):
+    """Check that each image is in one split."""
+    splits = captions_by_split(out).values()
+    assert sum(map(len, splits)) == num_captions
+    assert sum(len(images_of(captions)) for captions in splits) == num_images
+
+
+def rows_of(spellings, numbers):
+    """Return lines of a table with one caption for each spelling of each image."""
+    return [f"{spelling.format(n)},{n} {k}" for n in numbers for k, spelling in enumerate(spellings)]
+
+
+@pytest.fixture
+def photos(image_folder):
+    return image_folder({f"a/{number}.png": number for number in range(20)})
+
+
+def test_rows_of_one_image_stay_in_one_split(photos, build_table, tmp_path):
+    (photos / "link").symlink_to("a")
+    for number in range(14):
+        os.symlink(f"{number}.png", photos / f"a/{number}-link.png")
+    spellings = ["a/../a//{}.png", "link/{}-link.png", f"{photos}/link/{{}}.png"]
+    table = write_text(photos / "rows.csv", "file_name,caption", *rows_of(spellings, range(12)))
+    with pytest.raises(InputError, match="group_by='file_name'"):
+        build_table(table, build={"options": Options(splits=RATIOS)})
+    manifest = build_table(table, build={"options": BY_IMAGE})
+    check_apart(tmp_path / "out", 36, 12)
+    assert manifest.splits["train"].num_examples == 18
+
+
+# Which example is where: balanced shards, with and without rejects, in the order of docs/format.md
+
+
+def splitmix64(state: int) -> int:
+    """Return one value as in the paper; ``state`` is already advanced."""
+    mask = 2**64 - 1
+    state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 & mask
+    state = (state ^ (state >> 27)) * 0x94D049BB133111EB & mask
+    return state ^ (state >> 31)
+
+
+def stored(out) -> list[int]:
+    return [int(row["x"]) for row in loader.Records(out)]
+
+
+@settings(max_examples=25)
+@given(st.lists(st.integers(0, 12), min_size=6, max_size=40), st.integers(1, 6), st.integers(0, 9))
+def test_shards_stay_balanced_without_rejects_and_as_few_examples_as_possible_move(values, num_shards, seed):
+    assume(len({*values}) >= num_shards)
+    source, dropped = Arrays({"x": np.array(values)}), Options(duplicates="drop")
+    planned = [shard.tolist() for shard in plan(source, "out", shards=num_shards, seed=seed).layouts["train"]]
+    with tempfile.TemporaryDirectory() as folder, limited_jobs(1):
+        out = f"{folder}/out"
+        manifest = build(source, out, shards=num_shards, seed=seed, options=dropped)
+        rows = iter([int(row["key"]) for row in loader.Records(out)])
+    final = [[*islice(rows, shard.num_examples)] for shard in manifest.shards]
+    kept = [[row for row in shard if row == values.index(values[row])] for shard in planned]
+    share, extra = divmod(len({*values}), num_shards)
+    assert sorted(map(len, final)) == [share] * (num_shards - extra) + [share + 1] * extra
+    # no example of a shard that has too few moves, and none moves inside of a shard
+    assert all(now[: len(old)] == old[: len(now)] for now, old in zip(final, kept, strict=True))
+    fullest = sorted(map(len, kept), reverse=True)
+    moved = sum(max(0, len(old) - len(now)) for now, old in zip(final, kept, strict=True))
+    assert moved == sum(max(0, size - share - (rank < extra)) for rank, size in enumerate(fullest))
+
+
+@pytest.mark.parametrize(("count", "seed"), [(1, 0), (2, 2**63 - 1), (12, 1), (101, 0)])
+def test_examples_are_in_the_order_of_splitmix64s_values(count, seed, tmp_path, quiet_build):
+    start = int.from_bytes(hashlib.blake2b(f"{seed}/train".encode(), digest_size=8).digest(), "little")
+    values = [splitmix64((start + place * 0x9E3779B97F4A7C15) % 2**64) for place in range(1, count + 1)]
+    num_shards = min(count, 3)
+    with limited_jobs(1):
+        manifest = quiet_build(
+            Arrays({"x": np.arange(count)}), tmp_path / "out", shards=num_shards, seed=seed
+        )
+    assert stored(tmp_path / "out") == sorted(range(count), key=values.__getitem__)
+    sizes = [shard.num_examples for shard in manifest.shards]
+    assert sizes == [count // num_shards + (n < count % num_shards) for n in range(num_shards)]

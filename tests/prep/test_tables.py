@@ -10,12 +10,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 from tests.errors import raises
-from tests.prep.table_files import encoded, write_jsonl, write_parquet, write_text
+from tests.prep.table_files import encoded, examples, write_jsonl, write_parquet, write_text
 from tests.surface.command import main
 from tfshards.prep import Table, plan
-from tfshards.schemas import InputError
+from tfshards.schemas import InputError, read_manifest
 
 ROW = {"path": "a.png", "edge": "m.png", "bbox": [0, 0, 4, 4], "eye": [1, 2, 1], "kind": "cat", "part": "val"}
 GIVEN = ["image", "mask", "xywh", "xyv", "label", "split", "drop"]
@@ -75,23 +76,6 @@ def test_a_line_that_is_too_long_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr("tfshards.prep.sources.text_tables._LONGEST", 1 << 20)
     with pytest.raises(InputError, match=r"rows\.csv:2"):
         Table(path).stage(tmp_path)
-
-
-GROUPS = {
-    "text in a dictionary": pa.array(["p1", "p2", "p3", "p4"]).dictionary_encode(),
-    "bytes": [b"\xff", b"1", b"2", b"3"],
-    "dates": pa.array([1, 2, 3, 4], pa.date32()),
-}
-
-
-@pytest.mark.parametrize("groups", GROUPS.values(), ids=GROUPS)
-def test_rows_of_one_group_have_equal_values(groups, tmp_path):
-    groups = groups if isinstance(groups, pa.Array) else pa.array(groups)
-    path = write_parquet(tmp_path / "t.parquet", {"x": range(8), "g": pa.concat_arrays([groups, groups])})
-    # no files have these names
-    found = Table(path, {"g": "value"}).stage(tmp_path, group_by="g").listing().groups
-    assert found == found[:4] * 2
-    assert len(set(found)) == 4
 
 
 def test_equal_rows_are_equal_builds(tmp_path, quiet_build):
@@ -154,8 +138,65 @@ def test_lists_in_text_next_to_images_are_no_boxes(tmp_path):
     assert plan(Table(path, {"bbox": "value"}), tmp_path / "out").listing.schema["bbox"].dtype == "bytes"
 
 
-def test_truth_values_in_other_letters_and_classes_like_missing_values_are_warned_of(tmp_path):
-    path = csv(tmp_path, "label,ok", "a,True", "NA,False", "None,True")
-    warnings = "\n".join(plan(Table(path), tmp_path / "out").warnings)
-    assert "'ok' is stored as text" in warnings
-    assert "missing values: NA, None" in warnings
+# Annotations stay with their images through every verb
+
+
+SIDES, BOXES = (12, 8), {f"{n}.png": [n, 1, n + 3, 4] for n in range(7)}
+
+
+def table_of(path, names):
+    return write_jsonl(path, [{"file_name": name, "boxes": BOXES[name], "kind": "a"} for name in names])
+
+
+def stored_boxes(out):
+    """Return the boxes of each image, whose key may begin with the name of a split."""
+    found = {key.rpartition("/")[2]: values["boxes"] for key, values in examples(out).items()}
+    assert len(found) == len(examples(out))
+    return found
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """A folder of photos with the tag of each orientation."""
+    (tmp_path / "photos").mkdir()
+    for number, name in enumerate(BOXES):
+        exif = Image.Exif()
+        exif[0x0112] = number + 1
+        Image.new("RGB", SIDES).save(tmp_path / "photos" / name, exif=exif)
+    return tmp_path / "photos"
+
+
+def test_boxes_of_a_table_stay_with_their_images_through_every_verb(photos, tmp_path, capsys):
+    some, out, whole = [*BOXES][:5], tmp_path / "out", tmp_path / "whole"
+    table = table_of(tmp_path / "t.jsonl", some)
+    flags = ["--root", str(photos), "--roles", "boxes=xyxy", "--boxes-in", "file"]
+    assert main(["build", "table", str(table), str(out), *flags, "--resize", "long=6"]) == 0
+    table_of(table, BOXES)
+    assert main(["append", str(table), str(photos), str(out)]) == 0
+    assert main(["build", "table", str(table), str(whole), *flags, "--resize", "long=6"]) == 0
+    schema, wanted = read_manifest(whole).schema, stored_boxes(whole)
+    assert schema["boxes"].coordinates == "xyxy"
+    # the first is upright, and half as large
+    assert wanted["0.png"] == [0, 0.5, 1.5, 2]
+    assert (read_manifest(out).schema, stored_boxes(out)) == (schema, wanted)
+    resharded, merged, keys = tmp_path / "resharded", tmp_path / "merged", tmp_path / "keys.txt"
+    assert main(["reshard", str(whole), str(resharded), "--shards", "2"]) == 0
+    assert (read_manifest(resharded).schema, stored_boxes(resharded)) == (schema, wanted)
+    keys.write_text("\n".join(some))
+    assert main(["remove", str(out), "--keys", str(keys)]) == 0
+    assert {*stored_boxes(out)} == {*BOXES} - {*some}
+    table_of(table, some)
+    assert main(["build", "table", str(table), str(tmp_path / "some"), *flags, "--resize", "long=6"]) == 0
+    assert main(["merge", f"a={out}", f"b={tmp_path / 'some'}", str(merged), "--as-splits"]) == 0
+    assert read_manifest(merged).schema == schema
+    found = {key: values["boxes"] for split in "ab" for key, values in examples(merged, split).items()}
+    assert found == wanted
+    capsys.readouterr()
+    exported, again = tmp_path / "exported", tmp_path / "again"
+    assert main(["export", str(whole), str(exported), "--to", "parquet"]) == 0
+    # the flag that the command prints
+    assert "--roles boxes=xyxy" in capsys.readouterr().err
+    (table,) = (exported / "data").glob("*.parquet")
+    flags = ["--roles", "boxes=xyxy", "--boxes-in", "upright"]
+    assert main(["build", "table", str(table), str(again), *flags]) == 0
+    assert sorted(values["boxes"] for values in examples(again).values()) == sorted(wanted.values())

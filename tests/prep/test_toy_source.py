@@ -113,12 +113,3 @@ def test_a_toy_kind_is_planned_built_read_verified_repaired_and_appended_to(text
     assert read_manifest(out).num_examples == 14
     assert main(["verify", out, "--deep"]) == 0
     assert shard.read_bytes() == sound
-
-
-def test_options_that_a_toy_kind_lacks_are_not_offered(text, tmp_path, capsys):
-    for flag in ("--max-rejected=5%", "--check=none"):
-        assert main(["build", "lines", str(text), str(tmp_path / "out"), flag]) == 2
-        assert "unrecognized arguments" in capsys.readouterr().err
-    groups = ["--group-by=x", "--splits=a=0.5", "--splits=b=0.5"]
-    assert main(["build", "lines", str(text), str(tmp_path / "out"), *groups]) == 2
-    assert "lines have no groups" in capsys.readouterr().err

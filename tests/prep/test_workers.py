@@ -1,11 +1,15 @@
-"""What workers must have before their first item, and how their errors reach the main process."""
+"""What workers must have before their first item, how their errors come back, and the size of their job."""
 
 import json
+from math import ceil
 from pathlib import Path
 
 import pytest
 from apache_beam.coders import CloudpickleCoder
+from apache_beam.options.pipeline_options import PipelineOptions
 
+from tests.prep.calls import note, work_of
+from tfshards.prep.engines.beam import pipeline_of
 from tfshards.prep.engines.worker import (
     check_worker,
     marked_error,
@@ -13,11 +17,11 @@ from tfshards.prep.engines.worker import (
     needed_paths,
     own_versions,
 )
+from tfshards.prep.planning.options import DEFAULT_SHARD_SIZE
 from tfshards.prep.records.frames import RecordError
+from tfshards.prep.writing.build_folder import ShardId
 from tfshards.schemas import BuildError, FormatError, InputError
 from tfshards.schemas.errors import Problem
-
-from .calls import note, work_of
 
 
 @pytest.fixture
@@ -121,3 +125,31 @@ def test_no_error_is_found_in_another_text():
     # the name of an input may be anything
     for text in ("", "[tfshards:e30=]", "[tfshards:bnVsbA==]", "[tfshards:x]"):
         assert marked_error(RuntimeError(f"java.lang.RuntimeException: {text}")) is None
+
+
+# Dataflow, without its service: the size of the job graph; tests/packaging translates pipelines
+
+
+IMAGE = "europe-docker.pkg.dev/project/images/tfshards-prep:0.1.0"
+
+
+ARGUMENTS = [
+    "--runner=DataflowRunner",
+    "--project=project",
+    "--region=europe-west1",
+    "--temp_location=gs://bucket/temp",
+    f"--sdk_container_image={IMAGE}",
+    "--sdk_location=container",
+]
+
+
+MAX_BYTES = 1_000_000
+
+
+def test_the_job_graph_of_ten_million_inputs_of_1_mb_is_smaller_than_1_mb(tmp_path):
+    num_shards = ceil(10_000_000 * 1_000_000 / DEFAULT_SHARD_SIZE)
+    work = work_of(note, tmp_path, items=[ShardId("train", index) for index in range(num_shards)])
+    with needed_paths(work) as paths:
+        graph = pipeline_of(work, paths, PipelineOptions(ARGUMENTS)).to_runner_api()
+    assert num_shards > 70_000
+    assert len(graph.SerializeToString()) < MAX_BYTES

@@ -1,5 +1,6 @@
 """Keys in files: what is written is read and found again, and damaged files are named."""
 
+import os
 from itertools import pairwise
 
 import numpy as np
@@ -63,3 +64,21 @@ def test_a_missing_or_damaged_file_of_keys_is_named(content, tmp_path):
         with pytest.raises(FormatError, match=path.name) as caught:
             call()
         assert "--repair" in str(caught.value)
+
+
+# Files that are written whole or not at all; tests/crash judges what a crash leaves of them
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_failed_write_leaves_only_the_old_file(tmp_path, monkeypatch, error):
+    path = any_path(tmp_path / "file")
+    path.put(b"old")
+
+    def fail(descriptor):
+        raise error
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(type(error)):
+        path.put(b"new")
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
+    assert path.read_bytes() == b"old"

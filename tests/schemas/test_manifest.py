@@ -209,14 +209,6 @@ def test_a_changed_byte_anywhere_is_detected(first, parsed):
                 parsed(text[:place] + bytes([text[place] ^ 1 << bit]) + text[place + 1 :])
 
 
-def test_a_cut_text_is_reported(parsed):
-    text = photos().to_text().rstrip()
-    for end in range(0, len(text), 37):
-        with pytest.raises(FormatError) as caught:
-            parsed(text[:end])
-        assert [problem.place for problem in caught.value.problems] == ["(document)"]
-
-
 TEXTS = {
     "edited": photos().to_text().replace('"seed": 0', '"seed": 1'),
     "other spaces": photos().to_text().replace('"digest": ', '"digest" : '),
@@ -350,14 +342,6 @@ ACCEPTED = [
 @pytest.mark.parametrize(("place", "value"), ACCEPTED, ids=str)
 def test_values_at_their_limits_are_accepted(place, value, problems):
     assert problems(changed(steps_of(place), value)) == []
-
-
-def one_split(schema, split, **fields):
-    return json.loads(
-        dataclasses.replace(
-            Manifest("a", "0" * 8, "0" * 8, schema, {"all": split}, Totals(10, 10)), **fields
-        ).to_text()
-    )
 
 
 TAGS = Feature("tags", "label", "int64", (3,))

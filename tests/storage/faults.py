@@ -17,12 +17,131 @@ import socket
 import struct
 import threading
 from collections import Counter
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
-from .http_messages import BLOCK, Head, body_blocks, has_no_body, is_delimited, read_head
-from .store_requests import Request, kind_of
+BLOCK = 1 << 16
+
+
+@dataclass(frozen=True)
+class Head:
+    """The first lines of a request or an answer, as received."""
+
+    lines: list[bytes]
+    fields: dict[str, str]
+
+    def content(self, without: tuple[str, ...] = (), **added: str) -> bytes:
+        """Return the bytes, without some fields (in lower case) and with others."""
+        kept = [one for one in self.lines[1:] if one.split(b":")[0].decode("latin-1").lower() not in without]
+        more = [f"{name.replace('_', '-')}: {value}".encode() for name, value in added.items()]
+        return b"\r\n".join([self.lines[0], *kept, *more, b"", b""])
+
+
+async def read_head(reader: asyncio.StreamReader) -> Head:
+    """Read up to the empty line; an answer 100 is skipped."""
+    while True:
+        lines = (await reader.readuntil(b"\r\n\r\n"))[:-4].split(b"\r\n")
+        if not lines[0].startswith(b"HTTP/1.1 100"):
+            break
+    pairs = [line.decode("latin-1").split(":", 1) for line in lines[1:]]
+    return Head(lines, {name.lower(): value.strip() for name, value in pairs})
+
+
+async def body_blocks(
+    reader: asyncio.StreamReader, head: Head, method: str, status: int = 0
+) -> AsyncIterator[bytes]:
+    """Yield the body of a request (status 0) or of an answer, with the sizes of its chunks if it has any."""
+    if status and has_no_body(method, status):
+        return
+    if "chunked" in head.fields.get("transfer-encoding", "").lower():
+        size = -1
+        while size:
+            line = await reader.readuntil(b"\r\n")
+            size = int(line.split(b";")[0], 16)
+            yield line + await reader.readexactly(size + 2)
+    elif "content-length" in head.fields:
+        left = int(head.fields["content-length"])
+        while left:
+            block = await reader.read(min(left, BLOCK))
+            if not block:
+                raise asyncio.IncompleteReadError(b"", left)
+            left -= len(block)
+            yield block
+    elif status:
+        while block := await reader.read(BLOCK):
+            yield block
+
+
+def is_delimited(head: Head) -> bool:
+    """Return whether the message says where its body ends."""
+    return "content-length" in head.fields or "transfer-encoding" in head.fields
+
+
+def has_no_body(method: str, status: int) -> bool:
+    """Return whether such an answer never has a body."""
+    return method == "HEAD" or status in (204, 304)
+
+
+# What a request does
+
+
+@dataclass
+class Request:
+    """A request that the proxy has received; the numbers change until it has been answered.
+
+    Attributes:
+        kind: ``get``, ``head``, ``list``, ``put``, ``copy``, ``delete``; of uploads in parts, ``begin``,
+            ``part``, ``complete``, ``abort`` and ``uploads`` (their listing); ``other``.
+        sent: bytes of the body of the request.
+        received: bytes of the body of the answer that were passed on.
+        status: status of the answer; 0 if the client got none.
+        fault: the fault that happened to it, if any.
+    """
+
+    kind: str
+    method: str
+    target: str
+    sent: int = 0
+    received: int = 0
+    status: int = 0
+    fault: object = None
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.method} {self.target}"
+
+
+def kind_of(method: str, target: str, headers: Mapping[str, str]) -> str:
+    """Return what a request of S3, of Google's XML or JSON interface, or of Azure does.
+
+    The names of the headers are in lower case.
+    """
+    url = urlsplit(target)
+    query = parse_qs(url.query, keep_blank_values=True)
+    component = query.get("comp", [""])[0]
+    is_copy = any(name in headers for name in ("x-amz-copy-source", "x-goog-copy-source", "x-ms-copy-source"))
+    in_parts = "uploads" in query or "uploadId" in query
+    # fmt: off
+    table = [
+        ("list", method == "GET" and ("list-type" in query or component == "list")),
+        ("list", method == "GET" and bool(re.fullmatch(r"/storage/v1/b/[^/]+/o/?", url.path))),
+        ("uploads", method == "GET" and "uploads" in query),
+        ("begin", method == "POST" and "uploads" in query),
+        ("complete", (method == "POST" and in_parts) or component == "blocklist"),
+        ("abort", method == "DELETE" and in_parts),
+        ("part", method == "PUT" and ("partNumber" in query or component == "block")),
+        ("copy", method == "PUT" and is_copy),
+        ("delete", method == "DELETE" or (method == "POST" and ("delete" in query or component == "batch"))),
+        ("get", method == "GET"),
+        ("head", method == "HEAD"),
+        ("put", method == "PUT"),
+    ]
+    # fmt: on
+    return next((kind for kind, matches in table if matches), "other")
+
+
+# The proxy
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Start object stores on free ports of the loopback interface, and make buckets in them.
 
 Each server keeps its objects in memory and ends with the block that runs it. ``environment`` of a ``Server``
-is all that obstore needs to reach it with nothing but a URL, in this process or in another one.
+is all that obstore needs to reach it with nothing but a URL, in this process or in another one. What pip does
+not install is fetched once, into the folder of the engines (tests/engines/setup_engines.py).
 """
 
 from __future__ import annotations
@@ -24,15 +25,58 @@ import boto3
 from botocore.client import BaseClient
 
 from tests.engines.processes import free_port, running, start
+from tests.engines.setup_engines import engines_folder, fetching, run
 
-from . import setup_servers
+FAKE_GCS = "1.56.1"
+# The newest release that Node 20 runs.
+AZURITE = "3.35.0"
+
+
+def fake_gcs_path() -> Path:
+    """Return the path of the program of fake-gcs-server."""
+    return engines_folder() / "bin" / f"fake-gcs-server-{FAKE_GCS}"
+
+
+def azurite_folder() -> Path:
+    """Return the folder into which npm installs Azurite."""
+    return engines_folder() / f"azurite-{AZURITE}"
+
+
+def set_up_fake_gcs() -> None:
+    """Compile fake-gcs-server."""
+    with fetching(fake_gcs_path()) as partial:
+        if partial:
+            partial.mkdir()
+            run("go", "install", f"github.com/fsouza/fake-gcs-server@v{FAKE_GCS}", GOBIN=str(partial))
+            (partial / "fake-gcs-server").rename(fake_gcs_path())
+
+
+def set_up_azurite() -> None:
+    """Fetch Azurite."""
+    with fetching(azurite_folder()) as partial:
+        if partial:
+            partial.mkdir()
+            # fmt: off
+            run("npm", "install", "--no-audit", "--no-fund", "--omit=dev",
+                "--prefix", str(partial / "installed"), f"azurite@{AZURITE}")
+            # fmt: on
+            (partial / "installed").rename(azurite_folder())
+
 
 _HERE = Path(__file__).parent
+
+
 _ACCESS_KEY = "test-access-key"
+
+
 _SECRET_KEY = "test-secret-key"
 # the account that every installation of Azurite has, from its documentation
 _AZURITE_ACCOUNT = "devstoreaccount1"
+
+
 _AZURITE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+
+
 _ON_LOOPBACK = {"NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
 
 
@@ -63,12 +107,12 @@ def moto(logs: Path) -> Iterator[Server]:
 @contextmanager
 def fake_gcs(logs: Path) -> Iterator[Server]:
     """Run fake-gcs-server and, in front of it, the XML interface through which obstore writes."""
-    setup_servers.set_up_fake_gcs()
+    set_up_fake_gcs()
     port = free_port()
     json_api = f"http://127.0.0.1:{port}"
     # fmt: off
     command = [
-        setup_servers.fake_gcs_path(), "-scheme", "http", "-host", "127.0.0.1", "-port", str(port),
+        fake_gcs_path(), "-scheme", "http", "-host", "127.0.0.1", "-port", str(port),
         "-backend", "memory", "-public-host", f"127.0.0.1:{port}", "-external-url", json_api,
         "-log-level", "warn",
     ]
@@ -93,12 +137,10 @@ def fake_gcs(logs: Path) -> Iterator[Server]:
 @contextmanager
 def azurite(logs: Path) -> Iterator[Server]:
     """Run the blob service of Azurite."""
-    setup_servers.set_up_azurite()
+    set_up_azurite()
     port = free_port()
     endpoint = f"http://127.0.0.1:{port}"
-    program = (
-        setup_servers.azurite_folder() / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
-    )
+    program = azurite_folder() / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
     # fmt: off
     command = [
         "node", program, "--blobHost", "127.0.0.1", "--blobPort", str(port), "--inMemoryPersistence",

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.durability.inputs import image
+from tests.durability.commands import image
 from tests.errors import raises
 from tests.format_reader import companion
 from tests.pictures import write
@@ -49,19 +49,6 @@ def test_a_command_prints_of_a_dataset_in_a_bucket_what_it_prints_of_a_local_one
         assert local[0] == "0" or command[0] == "audit"
         assert len(local) > 1
         assert remote == local
-
-
-def test_a_page_and_an_export_of_a_dataset_in_a_bucket_are_those_of_a_local_one(both, tmp_path):
-    pages = [prep.report(dataset, tmp_path / f"{place}.html").path for place, dataset in enumerate(both)]
-    assert pages[0].read_bytes() == pages[1].read_bytes()
-    assert b"bad.png" in pages[1].read_bytes()
-    held = []
-    for place, dataset in enumerate(both):
-        out = tmp_path / f"out{place}"
-        prep.export(str(dataset), out, to="webdataset")
-        held.append({path.relative_to(out): path.read_bytes() for path in out.rglob("*") if path.is_file()})
-    assert len(held[0]) > 2
-    assert held[0] == held[1]
 
 
 def test_damage_in_a_bucket_is_reported_and_repaired_as_on_a_disk(both):

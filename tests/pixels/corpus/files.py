@@ -1,9 +1,9 @@
 """The table of nasty files: the name of each kind, its bytes, and the expected result of a build."""
 
-from . import bitmaps, jpegs, layouts, lies, moving, plains, pngs, tiffs
-from .kind import Kind
+from tests.pixels.corpus import bitmaps, jpegs, lies, moving, pngs, tiffs
+from tests.pixels.corpus.kind import Kind
 
-_FAMILIES = (jpegs, pngs, moving, tiffs, layouts, bitmaps, plains, lies)
+_FAMILIES = (jpegs, pngs, moving, tiffs, bitmaps, lies)
 
 KINDS: dict[str, Kind] = {name: kind for family in _FAMILIES for name, kind in family.KINDS.items()}
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from tests.pixels.corpus.kind import GRAY, HEIGHT, OTHER, PALETTE, RGB, RGBA, WIDTH, noise
+from tests.pixels.corpus.tiffs import DEEP
+
 from .kind import Kind, converted, encoded, exif, rejected
-from .layouts import DEEP
-from .modes import GRAY, HEIGHT, OTHER, PALETTE, RGB, RGBA, WIDTH, noise
 
 try:
     import pillow_heif

@@ -6,8 +6,9 @@ import zlib
 
 import numpy as np
 
+from tests.pixels.corpus.kind import GRAY, HEIGHT, OTHER, PALETTE, RGB, RGBA, WIDTH
+
 from .kind import Kind, chunk, converted, encoded, exif, flipped, kept, rejected
-from .modes import GRAY, HEIGHT, OTHER, PALETTE, RGB, RGBA, WIDTH
 
 _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 _NAMES = {0: "grey", 2: "RGB", 3: "palette", 4: "grey and alpha", 6: "RGBA"}

@@ -5,10 +5,16 @@ shows its first frame (a TIFF the first that is no preview), and gray is 0.299 r
 blue.
 """
 
+from __future__ import annotations
+
 import io
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from PIL import Image
+
+from tests.programs import Programs
 
 # as Pillow names what a build reads
 _FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "HEIF", "PPM", "JPEG2000")
@@ -95,3 +101,23 @@ def difference(pixels: np.ndarray, wanted: np.ndarray) -> str:
     if not steps.any():
         return ""
     return f"differs by up to {steps.max()}, {steps.mean():.2f} on average"
+
+
+# TensorFlow's decoders in processes of their own, which no file may end
+
+
+class TensorFlow:
+    """Decodes many images in a process that has already imported TensorFlow."""
+
+    def __init__(self, folder: Path, programs: Programs) -> None:
+        self.folder, self.programs, self.num_batches = folder, programs, 0
+
+    def decode(self, encoded: Sequence[bytes], channels: int = 3) -> list[np.ndarray]:
+        """Return the pixels of each image, or an empty array for those that TensorFlow refuses."""
+        self.num_batches += 1
+        path = self.folder / f"{self.num_batches}.npz"
+        np.savez(path, *(np.frombuffer(data, np.uint8) for data in encoded))
+        ended = self.programs.run([Path(__file__).with_name("decode_all.py"), path, channels])
+        assert ended.returncode == 0, f"ended with {ended.returncode}; {path} has what killed it"
+        with np.load(f"{path}.pixels.npz") as pixels:
+            return [pixels[f"arr_{number}"] for number in range(len(encoded))]

@@ -1,18 +1,18 @@
-"""Unfinished builds: what ``prune`` and the next build do with them; see tests/verbs and tests/crash."""
+"""Unfinished builds, locks, and readers of a dataset that is replaced; see tests/verbs and tests/crash."""
 
 import fcntl
 import json
 import os
+import platform
 
+import numpy as np
 import pytest
 
+from tests.durability.commands import contents, write_inputs
 from tests.errors import raises
 from tests.reported import logged
-from tfshards.prep import ImageFolder, Options, build, prune, verify
+from tfshards.prep import Arrays, ImageFolder, Options, build, prune, verify
 from tfshards.schemas import BuildError, InputError, read_manifest
-
-from .commands import contents
-from .inputs import write_inputs
 
 
 @pytest.fixture
@@ -28,25 +28,6 @@ def built(out, **options):
         "options": Options(max_rejected=1),
     }
     return build(source, out, **{**given, **options})
-
-
-def test_an_earlier_generation_and_an_unfinished_build_are_removed(out):
-    old, new = built(out), built(out, seed=1, overwrite=True)
-    (out / "notes.txt").write_text("mine")
-    after = contents(out)
-    with raises(BuildError, "rejected (", code="too-many-rejected"):
-        built(out, seed=2, overwrite=True, options=Options())
-    (unfinished,) = {path.name for path in out.iterdir() if path.is_dir()} - {old.folder, new.folder}
-    before = contents(out)
-    removed = prune(out)
-    is_removed = {path: path.startswith((f"{old.folder}/", f"{unfinished}/")) for path in before}
-    assert sum(one.num_bytes for one in removed) == sum(
-        len(data) for path, data in before.items() if is_removed[path] and data != b"a folder"
-    )
-    assert contents(out) == {
-        path: data for path, data in after.items() if path.partition("/")[0] != old.folder
-    }
-    assert verify(out, deep=True)
 
 
 def test_nothing_is_removed_while_a_build_runs(out):
@@ -85,3 +66,41 @@ def test_a_dataset_of_a_later_release_is_kept_until_it_is_replaced(out):
         built(out, seed=1, overwrite=True, options=Options())
     assert before.items() <= contents(out).items()
     assert built(out, seed=1, overwrite=True) == read_manifest(out)
+
+
+# A dataset stays readable until it is replaced, and even longer for processes that have it open
+
+
+def test_a_folder_removed_by_another_build_is_reported(tmp_path, monkeypatch):
+    out = tmp_path / "data"
+    flock = fcntl.flock
+
+    def too_late(descriptor: int, how: int) -> None:
+        out.rmdir()
+        flock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", too_late)
+    with raises(InputError, "another build is writing", code="build-running"):
+        build(Arrays({"x": np.arange(9)}), out)
+
+
+def test_a_file_system_without_locks_gets_a_file_that_names_the_process(tmp_path, monkeypatch):
+    def refuse(descriptor: int, how: int) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    out, log, source = tmp_path / "data", [], Arrays({"x": np.arange(9)})
+    logged(build, log.append)(source, out)
+    assert any("the file system has no locks" in line for line in log)
+    lock = out / ".tfshards-lock"
+    assert not lock.exists()
+    # of a process that runs, of another host, and of one that was killed
+    for holder in (f"{os.getpid()} {platform.node()}", "1 elsewhere"):
+        lock.write_text(holder)
+        with pytest.raises(InputError, match=f"{lock} says that the process {holder.split()[0]} of the host"):
+            logged(build, log.append)(source, out, seed=1, overwrite=True)
+        assert lock.read_text() == holder
+    lock.write_text(f"{2**22 + 1} {platform.node()}")
+    logged(build, log.append)(source, out, seed=1, overwrite=True)
+    assert not lock.exists()
+    assert verify(out)

@@ -1,19 +1,23 @@
-"""Receipts: keys, refusals and the command line; tests/order compares them with the order."""
+"""Verbs of the loader: receipts, which tests/order compares with the order, and ``bench``."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from tests.errors import raises
 from tests.format_reader import companion
+from tests.loader.conftest import flip_bit, in_shards, shard_of
 from tests.prep.exported import BUILD_ID
 from tests.surface.command import main
+from tfshards import loader
 from tfshards.loader import Mix, Occurrence, Shuffle, Worker, batches, when, which
+from tfshards.prep import Arrays, ImageFolder, build
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
-
-from .conftest import flip_bit, in_shards, shard_of
 
 SCHEMA = Schema((Feature("label", "label", "int64"), Feature("key", "bytes", "bytes")), ("ant", "bee", "cat"))
 SIZES = [17, 0, 40, 6]
@@ -126,18 +130,6 @@ def test_the_verbs_print_receipts_of_the_run_of_a_position(data, command, tmp_pa
     assert command("when", data, file, "a/1", "--workers", 3)[0] == 2
 
 
-def test_receipts_are_printed_one_a_line(data, tmp_path, capsys):
-    file = saved(tmp_path / "position.json", data, batch_size=30)
-    assert main(["which", str(data), str(file), "--step", "0"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[9] == "epoch 0, step 0, worker 0, row 9, number 9, key a/9"
-
-
-def test_examples_without_keys_are_found_by_their_numbers(numbered, tmp_path, command):
-    file = saved(tmp_path / "position.json", numbered(SIZES))
-    assert [row["step"] for row in command("when", numbered(SIZES), file, 17)] == [2]
-
-
 def test_wrong_files_of_positions_are_named(data, command, tmp_path):
     file = tmp_path / "position.json"
     of_a_run = '{"epoch": 0, "step": 0, "order": {"seed": "1"}}'
@@ -145,3 +137,67 @@ def test_wrong_files_of_positions_are_named(data, command, tmp_path):
         file.write_text(content)
         status, message = command("when", data, file, "a/1")
         assert (status, str(file) in message) == (1, True), content
+
+
+# ``bench``: which stage is the limit, the figures of real datasets, messages for wrong arguments
+
+
+SECONDS = 0.05
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("photos")
+    random = np.random.default_rng(0)
+    for number in range(24):
+        image = Image.fromarray(random.integers(0, 256, (9, 12, 3), dtype=np.uint8)).resize((100, 80))
+        image.save(folder / f"{number}.{'png' if number % 3 == 0 else 'jpg'}")
+    out = tmp_path_factory.mktemp("built") / "out"
+    build(ImageFolder(folder), out, shards=2)
+    return str(out)
+
+
+@pytest.fixture(scope="module")
+def numbers(tmp_path_factory):
+    path = tmp_path_factory.mktemp("rows") / "out"
+    build(Arrays({"x": np.arange(64), "y": np.arange(64) % 2}), path)
+    return str(path)
+
+
+# the figures of each stage and what they mean
+LIMITS = [
+    ("decoding is slow", {}, "decoding"),
+    ("decoding is fast", {"decoded": 900, "delivered": 800}, "parsing"),
+    ("nothing is decoded", {"decoded": None, "delivered": 900}, "parsing"),
+    ("the loop in Python is slow", {"decoded": 990, "delivered": 300}, "Python"),
+    ("all are fast", {"parsed": 9900, "decoded": None, "delivered": 9800}, "records"),
+    ("the store is slow", {"records": 120, "parsed": 119}, "records"),
+]
+
+
+def test_the_limit_follows_from_the_figures(photos):
+    shuffle = loader.Shuffle(seed=0)
+    speeds = loader.bench(photos, batch_size=4, size="32x32", crop="random", shuffle=shuffle, seconds=SECONDS)
+    assert min(speeds.records, speeds.parsed, speeds.decoded, speeds.delivered) > 0
+    assert repr(speeds).splitlines()[-1].startswith(f"limit: {speeds.limit}; ")
+    usual = {"records": 10_000, "parsed": 1000, "decoded": 100, "delivered": 100}
+    for reason, figures, limit in LIMITS:
+        assert replace(speeds, **{**usual, **figures}).limit == limit, reason
+
+
+def test_wrong_arguments_of_bench_are_named(numbers):
+    for options, message in [({"seconds": 0}, "seconds=0 "), ({"batch_size": 65}, "exceeds the 64 examples")]:
+        with pytest.raises(OptionsError, match=message):
+            loader.bench(**{"dataset": numbers, "batch_size": 8, "seconds": SECONDS, **options})
+
+
+def test_the_command_prints_the_table_or_json(photos, numbers, capsys):
+    line = ["bench", numbers, "--batch-size", "8", "--seconds", "0.05"]
+    assert main(line) == 0
+    assert "delivered" in capsys.readouterr().out
+    line[1] = photos
+    flags = ["--size", "64x48", "--crop", "random", "--json", "--select", "image", "--shuffle", "3"]
+    assert main([*line, *flags]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["limit"] in ("records", "parsing", "decoding", "Python")
+    assert [*found["examples_per_second"]] == ["records", "parsed", "decoded", "delivered"]

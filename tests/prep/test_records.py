@@ -1,18 +1,107 @@
-"""Encoding tf.train.Example gives the same bytes as TensorFlow, and decoding reverses it."""
+"""Records and TFRecord files equal those of TensorFlow, and every damage is found when reading."""
+
+import gzip
+import struct
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from google.protobuf.message import DecodeError
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tfshards.prep.records.example import SMALL_BYTES, example_encoder, with_label
-from tfshards.schemas import Feature, Schema
+from tests.format_reader import masked_crc
+from tfshards.prep.records.example import example_encoder, with_label
+from tfshards.prep.records.frames import RecordError, frame, read_in_order
+from tfshards.schemas import Feature, InputError, Schema
 from tfshards.schemas.example import decode_example
+from tfshards.schemas.storage import any_path
+
+
+def framed(*records: bytes) -> bytes:
+    return b"".join(part for record in records for part in frame(record))
+
+
+def read(path, compression: str = "none") -> list[bytes]:
+    return [each.require_data(path) for each in read_in_order(any_path(path), compression)]
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory):
+    return tmp_path_factory.mktemp("records")
+
+
+@given(records=st.lists(st.lists(st.binary(max_size=400), min_size=1, max_size=3), max_size=8))
+@settings(max_examples=30)
+def test_files_equal_those_of_tensorflow_byte_for_byte(records, scratch):
+    whole = [b"".join(parts) for parts in records]
+    ours, theirs = scratch / "ours", scratch / "theirs"
+    ours.write_bytes(b"".join(part for parts in records for part in frame(*parts)))
+    with tf.io.TFRecordWriter(str(theirs)) as writer:
+        for record in whole:
+            writer.write(record)
+    assert ours.read_bytes() == theirs.read_bytes()
+    assert read(ours) == whole == [record.numpy() for record in tf.data.TFRecordDataset(str(ours))]
+
+
+def test_a_record_that_protobuf_cannot_parse_is_not_written():
+    # zeros that the system provides when they are read, which they are not
+    with pytest.raises(InputError, match=r"has 2147483648 bytes, but .* at most 2147483647"):
+        frame(bytes(1 << 31))
+
+
+def test_every_flipped_bit_and_every_truncation_is_found_in_its_record(tmp_path):
+    path, records = tmp_path / "shard", [b"first", b"", b"the third and last"]
+    whole, ends = framed(*records), (21, 37, 71)
+    damaged = [(bit // 8, bytes_with(whole, bit)) for bit in range(8 * len(whole))]
+    # that records are missing at the end is what the index and the manifest reveal
+    damaged += [(length, whole[:length]) for length in range(len(whole)) if length not in (0, *ends)]
+    for at, data in damaged:
+        path.write_bytes(data)
+        number = sum(at >= end for end in ends)
+        with pytest.raises(RecordError) as found:
+            read(path)
+        assert (found.value.record, found.value.offset) == (number, (0, *ends)[number])
+        assert found.value.path == path
+
+
+def bytes_with(data: bytes, bit: int) -> bytes:
+    changed = bytearray(data)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+def header(length: int) -> bytes:
+    packed = struct.pack("<Q", length)
+    return packed + struct.pack("<I", masked_crc(packed))
+
+
+DAMAGE = {
+    "beyond the file": header(2**31 - 1) + b"abc",
+    "more than protobuf parses": header(2**40) + b"abc",
+    "no footer": header(3) + b"abc",
+}
+
+
+@pytest.mark.parametrize("data", DAMAGE.values(), ids=DAMAGE)
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_a_length_that_the_file_does_not_have_takes_no_memory(compression, data, tmp_path):
+    content = framed(b"sound") + data
+    (tmp_path / "shard").write_bytes(gzip.compress(content) if compression == "gzip" else content)
+    with pytest.raises(RecordError) as found:
+        read(tmp_path / "shard", compression)
+    assert (found.value.record, found.value.offset) == (1, 21)
+
+
+# Encoding tf.train.Example gives the same bytes as TensorFlow, and decoding reverses it
+
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
+
+
 FLOAT32 = st.floats(width=32)
+
+
 NAMES = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=6)
 
 
@@ -76,30 +165,6 @@ BY_BYTES = ["b", "a", "ä", "猫", "Z", "\uff5e", "\U0001f408"]
 @example((Schema(tuple(Feature(name, "int", "int64") for name in BY_BYTES)), [*range(7)]))
 def test_bytes_equal_those_of_tensorflow(example):
     assert encoded(*example) == by_tensorflow(*example)
-
-
-LENGTHS = [0, 127, 128, SMALL_BYTES - 1, SMALL_BYTES, 16_383, 1 << 21]
-
-
-@pytest.mark.parametrize("length", LENGTHS)
-def test_lengths_of_more_bytes_are_encoded_as_tensorflow_does(length):
-    image = Feature("image", "image", "uint8", (None, None, 3))
-    schema = Schema((image, Feature("label", "label", "int64"), Feature("key", "bytes", "bytes")))
-    values = [bytes(length), 7, b"k" * (length // 2)]
-    assert encoded(schema, values) == by_tensorflow(schema, values)
-
-
-def test_a_name_sorts_before_names_that_begin_with_it():
-    names = ["image/width", "image", "x", "image/height", "image/width/max"]
-    schema = Schema(tuple(Feature(name, "int", "int64") for name in names))
-    # a message is the concatenation of its entries; implementations of protobuf differ in this order
-    entries = b"".join(
-        tf.train.Features(
-            feature={name: tf.train.Feature(int64_list=tf.train.Int64List(value=[names.index(name)]))}
-        ).SerializeToString()
-        for name in ("image", "image/height", "image/width", "image/width/max", "x")
-    )
-    assert encoded(schema, list(range(5))) == b"\x0a" + bytes([len(entries)]) + entries
 
 
 def test_one_value_is_replaced_in_features_of_each_length():
