@@ -32,8 +32,6 @@ REQUIREMENTS = {
         *{*_GRAIN, *_MDS, *_LITDATA},
         "pillow==12.3.0",
         "webdataset==1.0.2",
-        # is compiled: apt-get install g++ pkg-config libopencv-dev libturbojpeg0-dev
-        "ffcv==1.0.2",
     ),
 }
 

@@ -38,18 +38,27 @@ def main() -> None:
     parser.add_argument("--cores", type=int, default=2, help="cores of each process (default: 2)")
     parser.add_argument("--only", nargs="+", help="beginnings of names of contestants (default: all)")
     environments.add_cache(parser)
+    measure.add_json(parser)
     options = parser.parse_args()
     names = [name for name in READERS if not options.only or name.startswith(tuple(options.only))]
     with tempfile.TemporaryDirectory(prefix="tfshards-frameworks-") as folder:
         work = Path(folder)
         arrays = inputs.write_arrays(work / "arrays", options.count)
         inputs.build("arrays", *arrays, work / "arrays" / "tfshards")
-        print(table("arrays", measured(options, names, work / "arrays")), flush=True)
+        taken = {"arrays": measured(options, names, work / "arrays")}
         if options.photos:
             inputs.build("images", options.photos, work / "photos" / "tfshards")
             names = [name for name in names if READERS[name][0] == "tfshards"]
-            print(table("photos", measured(options, names, work / "photos")), flush=True)
-    print(measure.footnote(["tfshards", "tensorflow", "numpy", "google-crc32c"]))
+            taken["photos"] = measured(options, names, work / "photos")
+    for kind, found in taken.items():
+        print(table(kind, found))
+    print(measure.footnote(PACKAGES))
+    values = {
+        f"{kind}, {shown}": {name: [each[field] for each in rounds] for name, rounds in found.items()}
+        for kind, found in taken.items()
+        for field, shown in zip(FIELDS, HEAD, strict=True)
+    }
+    measure.save(options.json, values, PACKAGES)
 
 
 def measured(
@@ -76,11 +85,12 @@ def table(kind: str, taken: dict[str, list[dict[str, float]]]) -> str:
         [name, *(measure.spread([each[key] for each in rounds], digits) for key, digits in FIELDS.items())]
         for name, rounds in taken.items()
     ]
-    head = (kind, "examples/s", "per CPU second", "first batch, s")
-    return f"\n{measure.table(head, rows)}\n"
+    return f"\n{measure.table((kind, *HEAD), rows)}\n"
 
 
 FIELDS = {"wall": 0, "cpu": 0, "first": 2}
+HEAD = ("examples/s", "examples per CPU second", "first batch, s")
+PACKAGES = ("tfshards", "tensorflow", "numpy", "google-crc32c")
 
 
 def rates(batches: Iterator[int]) -> dict[str, float]:

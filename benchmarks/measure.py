@@ -2,11 +2,18 @@
 
 Linux only: the process tree and its memory are read from /proc. Wall time and CPU time are those of the whole
 command, including the start of the interpreter and all imports.
+
+    python benchmarks/measure.py RESULTS TABLE PICTURE
+
+draws a table of a file of results (``--json``) as bars, in SVG.
 """
 
 from __future__ import annotations
 
+import argparse
 import ctypes
+import html
+import json
 import os
 import platform
 import shlex
@@ -23,6 +30,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 MB = 1_000_000
+# What a benchmark found: table -> contestant -> the value of each round
+Tables = Mapping[str, Mapping[str, Sequence[float]]]
 # Seconds between samples of the memory; the process tree is listed again at every fifth sample.
 INTERVAL = 0.02
 HOW = (
@@ -225,3 +234,67 @@ def _version(name: str) -> str:
         return version(name)
     except PackageNotFoundError:
         return "(not installed)"
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add the option for the file of the results."""
+    parser.add_argument("--json", type=Path, help="also write the value of each round to this file")
+
+
+def tables_of(taken: Mapping[str, Sequence[Measurement]]) -> Tables:
+    """Return what ``rounds`` returned as tables."""
+    return {
+        "wall, s": {name: [each.wall for each in results] for name, results in taken.items()},
+        "CPU, s": {name: [each.cpu for each in results] for name, results in taken.items()},
+        "peak RSS, MB": {name: [each.rss / MB for each in results] for name, results in taken.items()},
+    }
+
+
+def save(path: Path | None, tables: Tables, packages: Sequence[str]) -> None:
+    """Write the value of each round as JSON, with the machine, if there is a path."""
+    if path:
+        content = {"machine": machine(packages), "tables": tables}
+        path.write_text(json.dumps(content, indent=1) + "\n")
+
+
+# Sizes in a picture
+_LINE, _NAMES, _BARS, _NUMBERS = 22, 260, 360, 100
+
+
+def draw(tables: Tables, name: str) -> str:
+    """Return a picture of a table: a bar to the median of each contestant, and a line from least to most."""
+    rows = tables[name]
+    most = max(max(values) for values in rows.values())
+    width, height = _NAMES + _BARS + _NUMBERS, _LINE * (len(rows) + 1) + 8
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        'font-family="sans-serif" font-size="13">',
+        f'<rect width="{width}" height="{height}" fill="white"/>',
+        f'<text x="{_NAMES}" y="16" font-weight="bold">{html.escape(name)}</text>',
+    ]
+    for number, (contestant, values) in enumerate(rows.items(), 1):
+        top, middle = number * _LINE + 4, statistics.median(values)
+        low, bar, high = (value / most * _BARS for value in (min(values), middle, max(values)))
+        color = "#888888" if _is_other(contestant) else "#2563a8"
+        lines += [
+            f'<text x="{_NAMES - 8}" y="{top + 14}" text-anchor="end">{html.escape(contestant)}</text>',
+            f'<rect x="{_NAMES}" y="{top + 2}" width="{bar:.1f}" height="{_LINE - 6}" fill="{color}"/>',
+            f'<path d="M{_NAMES + low:.1f} {top + _LINE // 2 - 1}H{_NAMES + high:.1f}" stroke="black"/>',
+            f'<text x="{_NAMES + high + 6:.1f}" y="{top + 14}">{middle:,.{0 if most > 99 else 2}f}</text>',
+        ]
+    return "\n".join([*lines, "</svg>"]) + "\n"
+
+
+def _is_other(contestant: str) -> bool:
+    """Return whether a name is that of another tool."""
+    return not contestant.removeprefix("`").startswith(("tfshards", "load", "batches", "Records", "verify"))
+
+
+def main() -> None:
+    """Draw a table."""
+    results, name, picture = sys.argv[1:]
+    Path(picture).write_text(draw(json.loads(Path(results).read_text())["tables"], name))
+
+
+if __name__ == "__main__":
+    main()

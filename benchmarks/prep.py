@@ -60,6 +60,7 @@ def main() -> None:
     parser.add_argument("--examples", type=int, default=60_000, help="number of arrays (default: 60,000)")
     parser.add_argument("--rounds", type=int, default=5, help="measured runs per contestant (default: 5)")
     parser.add_argument("--only", nargs="+", help="beginnings of names of contestants (default: all)")
+    measure.add_json(parser)
     options = parser.parse_args()
     contestants = CASES[options.case]
     names = [name for name in contestants if not options.only or name.startswith(tuple(options.only))]
@@ -77,6 +78,7 @@ def main() -> None:
     print(f"\n{measure.compared(taken, amount, 'examples')}")
     print(f"\n{amount:,} examples, {size / measure.MB:,.0f} MB. {measure.HOW}")
     print(measure.footnote(PACKAGES))
+    measure.save(options.json, measure.tables_of(taken), PACKAGES)
 
 
 def run(words: str, source: Path, out: Path) -> Measurement:

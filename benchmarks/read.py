@@ -21,6 +21,7 @@ import measure
 
 BATCH_SIZE = 256
 CEILING = "ceiling"
+PACKAGES = ("tfshards", "tensorflow", "tensorflow-datasets", "numpy")
 
 
 def main() -> None:
@@ -30,15 +31,19 @@ def main() -> None:
     parser.add_argument("--copies", type=int, default=8, help="copies of each photo (default: 8)")
     parser.add_argument("--arrays", type=int, default=400_000, help="arrays of 784 bytes (default: 400,000)")
     parser.add_argument("--rounds", type=int, default=5, help="number of measured runs (default: 5)")
+    measure.add_json(parser)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tfshards-read-") as folder:
         work = Path(folder)
         source = inputs.copy_photos(options.photos, work / "source", options.copies)
         inputs.build("images", source, work / "photos", "--check", "none")
         inputs.build("arrays", *inputs.write_arrays(work / "values", options.arrays), work / "arrays")
+        taken = {}
         for name in ("photos", "arrays"):
-            print(f"\n{name}\n\n{report(time_all(work / name, options.rounds))}", flush=True)
-    print(measure.footnote(["tfshards", "tensorflow", "tensorflow-datasets", "numpy"]))
+            taken[f"{name}/s"] = time_all(work / name, options.rounds)
+            print(f"\n{name}\n\n{report(taken[f'{name}/s'])}", flush=True)
+    print(measure.footnote(PACKAGES))
+    measure.save(options.json, taken, PACKAGES)
 
 
 def time_all(dataset: Path, rounds: int) -> Mapping[str, list[float]]:

@@ -22,6 +22,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +44,8 @@ PRICE = 0.0004
 SIDE = 304
 DISTINCT = 64
 BUCKET = "benchmark-bucket"
+PACKAGES = ("tfshards", "tensorflow", "obstore", "numpy")
+Tables = dict[str, dict[str, list[float]]]
 _PAGE = 1000
 _RANGE = re.compile(rb"(?i)^range: *bytes=(\d+)-(\d+)")
 _DATE = "Last-Modified: Thu, 01 Jan 2026 00:00:00 GMT\r\n"
@@ -56,6 +59,7 @@ def main() -> None:
     parser.add_argument("--arrays", type=int, default=400_000, help="arrays of 784 bytes (default: 400,000)")
     parser.add_argument("--rounds", type=int, default=3, help="number of measured runs (default: 3)")
     parser.add_argument("--only", nargs="+", choices=TABLES, default=TABLES, help="tables to measure")
+    measure.add_json(parser)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tfshards-remote-") as folder:
         work = Path(folder)
@@ -66,13 +70,15 @@ def main() -> None:
         inputs.build("arrays", *inputs.write_arrays(work / "values", options.arrays), folders["arrays"])
         objects = dict(itertools.chain(*(objects_of(each, name).items() for name, each in folders.items())))
         server = ObjectServer(objects, options.delay)
+        tables: Tables = defaultdict(dict)
         if "bytes" in options.only:
-            print(report_bytes(server, folders), flush=True)
+            print(report_bytes(server, folders, tables), flush=True)
         if "caches" in options.only:
-            print(report_caches(server, folders, work), flush=True)
+            print(report_caches(server, folders, work, tables), flush=True)
         if "speed" in options.only:
-            print(report_speed(server, folders, options.rounds), flush=True)
-    print(measure.footnote(["tfshards", "tensorflow", "obstore", "numpy"]))
+            print(report_speed(server, folders, options.rounds, tables), flush=True)
+    print(measure.footnote(PACKAGES))
+    measure.save(options.json, tables, PACKAGES)
 
 
 def write_photos(folder: Path, count: int) -> Path:
@@ -171,7 +177,7 @@ def totals(folder: Path) -> tuple[int, int]:
 # Tables
 
 
-def report_bytes(server: ObjectServer, folders: Mapping[str, Path]) -> str:
+def report_bytes(server: ObjectServer, folders: Mapping[str, Path], tables: Tables) -> str:
     head = ("", "examples", "MB used", "MB fetched", "fetched over used", "requests", "per GB", "$ per GB")
     rows = []
     for name, folder in folders.items():
@@ -180,6 +186,8 @@ def report_bytes(server: ObjectServer, folders: Mapping[str, Path]) -> str:
         used, fetched = size * found["examples"] / count, sum(each.num_bytes for each in server.requests)
         opening = sum(1 for each in server.requests if each.begun < found["opened"])
         requests = len(server.requests)
+        tables["one epoch, fetched over used"][name] = [fetched / used]
+        tables["one epoch, requests per GB"][name] = [requests / used * 1e9]
         rows.append(
             (
                 name,
@@ -195,7 +203,7 @@ def report_bytes(server: ObjectServer, folders: Mapping[str, Path]) -> str:
     return f"\n### One shuffled epoch, without a cache\n\n{measure.table(head, rows)}"
 
 
-def report_caches(server: ObjectServer, folders: Mapping[str, Path], work: Path) -> str:
+def report_caches(server: ObjectServer, folders: Mapping[str, Path], work: Path, tables: Tables) -> str:
     head = ("", "cache", "GB fetched", "over those without a cache")
     rows = []
     for name, folder in folders.items():
@@ -206,11 +214,14 @@ def report_caches(server: ObjectServer, folders: Mapping[str, Path], work: Path)
             measured(server, "read", source=remote(name), epochs=EPOCHS, cache=cache)
             fetched = sum(each.num_bytes for each in server.requests)
             without = without or fetched
+            tables["five epochs, fetched over those without a cache"][f"{name}, {share:.0%}"] = [
+                fetched / without
+            ]
             rows.append((name, f"{share:.0%}", f"{fetched / 1e9:.2f}", f"{fetched / without:.3f}"))
     return f"\n### {EPOCHS} shuffled epochs with a cache\n\n{measure.table(head, rows)}"
 
 
-def report_speed(server: ObjectServer, folders: Mapping[str, Path], rounds: int) -> str:
+def report_speed(server: ObjectServer, folders: Mapping[str, Path], rounds: int, tables: Tables) -> str:
     cases = {
         "photos, undecoded": ("photos", 0),
         "photos, decoded to 224": ("photos", 224),
@@ -227,6 +238,7 @@ def report_speed(server: ObjectServer, folders: Mapping[str, Path], rounds: int)
             print(f"round {number + 1}: {case}: {far[-1]['rate']:,.0f}/s", file=sys.stderr)
         count, size = totals(folders[name])
         rates = [[each["rate"] for each in rounds] for rounds in (near, far)]
+        tables["local, examples/s"][case], tables["bucket, examples/s"][case] = rates
         rows.append(
             (
                 case,

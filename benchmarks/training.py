@@ -5,7 +5,7 @@ of their size, as JPEG of quality 98: 110 kB, as those of ImageNet.
 
 The usual pipeline is bare tf.data over the same records as they are: interleave, parse, decode a random crop,
 resize to 224, flip, batches of 256. TFDS reads its own records in the same way. ``batches`` and other tools
-(views.py), which have an environment of their own, draw views with Pillow, FFCV with OpenCV.
+(views.py), which have an environment of their own, draw views with Pillow.
 All read in turns, in processes of their own, on the cores given: 14 batches after the first 4. CPU time is
 that of all processes.
 
@@ -31,6 +31,7 @@ from environments import add_cache, found, python_of
 
 import prep
 
+PACKAGES = ("tfshards", "tensorflow", "tensorflow-datasets", "pillow", "numpy")
 SIZE, BATCH = views.SIZE, views.BATCH
 USUAL = "tf.data, originals, random crop"
 TFDS = "TFDS, originals, random crop"
@@ -61,6 +62,7 @@ def main() -> None:
         "--cores", type=int, nargs="+", default=[1], help="cores of each process, in turns (default: 1)"
     )
     add_cache(parser)
+    measure.add_json(parser)
     parser.add_argument(
         "--only", nargs="*", help="beginnings of names, in addition to the usual pipeline (default: all)"
     )
@@ -81,7 +83,12 @@ def main() -> None:
     for name in every[max(every)] if len(every) > 1 else ():
         walls = [[wall for wall, _ in every[cores][name]] for cores in (min(every), max(every))]
         print(f"- {name}: {max(every)} cores to {min(every)}: {measure.spread(measure.ratios(*walls), 2)}")
-    print(measure.footnote(["tfshards", "tensorflow", "tensorflow-datasets", "pillow", "numpy"]))
+    print(measure.footnote(PACKAGES))
+    rates = {
+        f"images/s, {cores} cores": {name: [1 / wall for wall, _ in times] for name, times in taken.items()}
+        for cores, taken in every.items()
+    }
+    measure.save(options.json, rates, PACKAGES)
 
 
 def write(options: argparse.Namespace, work: Path, names: list[str]) -> None:

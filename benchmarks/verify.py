@@ -14,12 +14,15 @@ from pathlib import Path
 import inputs
 import measure
 
+PACKAGES = ("tfshards", "numpy", "google-crc32c")
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--photos", type=Path, required=True, help="images in class folders, at any depth")
     parser.add_argument("--copies", type=int, default=8, help="copies of each photo (default: 8)")
     parser.add_argument("--rounds", type=int, default=7, help="measured runs per contestant (default: 7)")
+    measure.add_json(parser)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tfshards-verify-") as folder:
         work = Path(folder).resolve()
@@ -35,7 +38,8 @@ def main() -> None:
         size = sum(path.stat().st_size for path in shards) / measure.MB
     print(f"\n{measure.compared(taken, size, 'MB')}")
     print(f"\n{size:,.0f} MB in {len(shards)} shards. {measure.HOW}")
-    print(measure.footnote(("tfshards", "numpy", "google-crc32c")))
+    print(measure.footnote(PACKAGES))
+    measure.save(options.json, measure.tables_of(taken), PACKAGES)
 
 
 if __name__ == "__main__":

@@ -129,60 +129,13 @@ def read_litdata(folder: Path, cores: int) -> Iterator[object]:
     return endless(litdata.StreamingDataLoader(data, batch_size=BATCH, num_workers=cores, drop_last=True))
 
 
-def write_ffcv(photos: Path, folder: Path, **field: object) -> None:
-    from ffcv.fields import IntField, RGBImageField
-    from ffcv.writer import DatasetWriter
-
-    class Photos:
-        def __init__(self) -> None:
-            self.files = files(photos)
-
-        def __len__(self) -> int:
-            return len(self.files)
-
-        def __getitem__(self, index: int) -> tuple[object, int]:
-            from PIL import Image
-
-            path, label = self.files[index]
-            with Image.open(path) as image:
-                return image.convert("RGB"), label
-
-    fields = {"image": RGBImageField(**field), "label": IntField()}
-    DatasetWriter(str(folder / "photos.beton"), fields, num_workers=2).from_indexed_dataset(Photos())
-
-
-def write_ffcv_jpeg(photos: Path, folder: Path) -> None:
-    write_ffcv(photos, folder, write_mode="jpg", jpeg_quality=98)
-
-
-def write_ffcv_pixels(photos: Path, folder: Path) -> None:
-    # the longer side of photos of 375 by 500 whose shorter one has 1.15 x 224 pixels
-    write_ffcv(photos, folder, write_mode="raw", max_resolution=344)
-
-
-def read_ffcv(folder: Path, cores: int) -> Iterator[object]:
-    from ffcv.fields.basics import IntDecoder
-    from ffcv.fields.rgb_image import RandomResizedCropRGBImageDecoder
-    from ffcv.loader import Loader, OrderOption
-    from ffcv.transforms import RandomHorizontalFlip, ToTensor
-
-    pipelines = {
-        "image": [RandomResizedCropRGBImageDecoder((SIZE, SIZE)), RandomHorizontalFlip(), ToTensor()],
-        "label": [IntDecoder(), ToTensor()],
-    }
-    path = str(folder / "photos.beton")
-    return endless(Loader(path, BATCH, num_workers=cores, order=OrderOption.RANDOM, pipelines=pipelines))
-
-
-# name -> folder, writer of this file or of readers.py, reader
+# name -> folder, writer, reader
 TOOLS = {
     "torch DataLoader, files": ("torch", None, read_torch),
     "WebDataset": ("webdataset", readers.write_webdataset, read_webdataset),
     "Grain, ArrayRecord": ("grain", readers.write_grain, read_grain),
     "MDS": ("mds", readers.write_mds, read_mds),
     "litData": ("litdata", readers.write_litdata, read_litdata),
-    "FFCV, JPEG": ("ffcv-jpeg", write_ffcv_jpeg, read_ffcv),
-    "FFCV, pixels for training": ("ffcv-pixels", write_ffcv_pixels, read_ffcv),
 }
 
 
@@ -218,9 +171,7 @@ if __name__ == "__main__":
     _, write, read = TOOLS[name]
     if task == "write":
         Path(folder).mkdir()
-        if write in (write_ffcv_jpeg, write_ffcv_pixels):
-            write(Path(argument), Path(folder))
-        elif write:
+        if write:
             every = files(Path(argument))
             random.Random(0).shuffle(every)
             write(((path.read_bytes(), label) for path, label in every), len(every), Path(folder), SHARDS)
