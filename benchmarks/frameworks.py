@@ -114,10 +114,10 @@ def places(count: int) -> Iterator[list[int]]:
 # Readers. Each yields the sizes of its batches; ``folder`` has the folders of all formats.
 
 
-def read_records(folder: Path, check: str) -> Iterator[int]:
+def read_records(folder: Path) -> Iterator[int]:
     from tfshards.loader import Records
 
-    found = Records(folder / "tfshards", check=check)
+    found = Records(folder / "tfshards")
     for numbers in places(len(found)):
         yield len(next(iter(found[numbers].values())))
 
@@ -239,8 +239,7 @@ WRITERS = {
 }
 # name -> environment, function
 READERS: dict[str, tuple[str, Callable[[Path], Iterator[int]]]] = {
-    "Records, random": ("tfshards", lambda folder: read_records(folder, "crc")),
-    "Records, random, without checksums": ("tfshards", lambda folder: read_records(folder, "none")),
+    "Records, random": ("tfshards", read_records),
     "a loop over a map, random": ("tfshards", read_mapped),
     "batches, epoch": ("tfshards", lambda folder: read_delivered(folder, "batches")),
     "load, epoch": ("tfshards", lambda folder: read_delivered(folder, "load")),
