@@ -10,7 +10,6 @@ from typing import Any
 
 from tests.surface import command as cli
 from tfshards import prep
-from tfshards.command import VERBS
 from tfshards.prep import ImageOptions, Options
 
 OF_BUILD = {field.name for field in fields(Options)}
@@ -60,7 +59,7 @@ class Call:
             words.append("--class-names=class_names.txt")
         for name, value in given.items():
             words += _flag(name, value)
-        return cli.main([*map(str, words), *more], VERBS)
+        return cli.main([*map(str, words), *more])
 
 
 def _flag(name: str, value: Any) -> list[str]:

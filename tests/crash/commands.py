@@ -21,7 +21,6 @@ from PIL import Image
 
 from tests.pictures import image_file
 from tests.surface import command as cli
-from tfshards.command import VERBS
 
 Files = Mapping[str, bytes]
 # with one time for all files, equal files are equal inputs
@@ -251,5 +250,5 @@ def run(arguments: list[str]) -> tuple[int, str]:
     """Run a command in this process; return its exit status, and what it printed."""
     with io.StringIO() as printed:
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-            status = cli.main(arguments, VERBS)
+            status = cli.main(arguments)
         return status, printed.getvalue()
