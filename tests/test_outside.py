@@ -30,7 +30,6 @@ EXCEPTIONS = {
     "durability/test_foreign_files.py": "files that a build leaves, and their limits",
     "durability/test_ownership.py": "the commit, which is interrupted",
     "engines/test_engines.py": "the interface of engines",
-    "loader/test_remote.py": "reads of a store, which are counted",
     "pixels/corpus/bombs.py": "the converter, under a limit of memory",
     "pixels/test_fuzz.py": "the converter, for thousands of damaged files",
     "prep/table_files.py": "records of shards",

@@ -78,8 +78,10 @@ class Image:
     crop_fraction: float = 1.0
 
     def __post_init__(self) -> None:
-        is_size = self.size is None or all(is_integer(side) and side >= 1 for side in self.size)
-        if not is_size or len(self.size or (1, 1)) != 2:
+        # size=224 is a common mistake
+        sides = self.size if isinstance(self.size, (tuple, list)) else (self.size,)
+        is_size = len(sides) == 2 and all(is_integer(side) and side >= 1 for side in sides)
+        if self.size is not None and not is_size:
             raise invalid("Image.size", self.size, "(height, width), each at least 1")
         check_choice("Image.crop", self.crop, (None, *get_args(Crop)))
         if self.crop and self.size is None:

@@ -80,6 +80,7 @@ class Frames:
         paths: Sequence[AnyPath],
         *,
         versions: Sequence[str] = (),
+        is_whole: bool = True,
     ) -> None:
         """Prepare to read.
 
@@ -88,6 +89,7 @@ class Frames:
             shards: the shards of the split.
             paths: what is read: the shards, or uncompressed copies of them.
             versions: the ETags of the objects that are read, if the shards are in a bucket.
+            is_whole: whether files of another size than in the manifest are refused.
         """
         self.root: AnyPath = root
         self.shards: Sequence[Shard] = shards
@@ -97,7 +99,7 @@ class Frames:
         self.is_local: bool = not self.is_far.any()
         self.sizes: Ints = np.array([shard.num_examples for shard in shards], np.int64)
         self.ends: Ints = np.cumsum(self.sizes)
-        self._versions = versions
+        self._versions, self._is_whole = versions, is_whole
         # For each shard the offsets of its records, and its end; not used before the index is read.
         self._offsets = np.empty(int(self.sizes.sum()) + len(shards), np.int64)
         self._is_known = np.zeros(len(shards), np.bool_)
@@ -175,7 +177,7 @@ class Frames:
         """Yield the records in frames, or raise FormatError at the first one that is damaged."""
         for number, frame in zip(numbers.tolist(), frames, strict=True):
             record = bytes(frame[HEADER_BYTES:-FOOTER_BYTES])
-            ends = bytes(frame[:HEADER_BYTES]), bytes(frame[-FOOTER_BYTES:])
+            ends = frame[:HEADER_BYTES], frame[-FOOTER_BYTES:]
             if ends != (header_of(len(record)), footer_of(record)):
                 raise self._damaged(number, bytes(frame))
             yield record
@@ -314,7 +316,7 @@ class Frames:
             # Linux reads at most 2 GiB at a time
             while (num_read := os.preadv(file.descriptor, [part], offset)) != len(part):
                 if not num_read:
-                    raise self._fault(shard, f"ends at byte {offset}, before its records do")
+                    raise self._fault(shard, f"ends at byte {offset}; it was cut after it was opened")
                 part, offset = part[num_read:], offset + num_read
         except OSError as error:
             raise self._fault(shard, f"cannot be read: {error.strerror or error}") from None
@@ -350,13 +352,22 @@ class Frames:
         """Return the open file of a shard; those that were used last are kept."""
         with self._lock:
             if shard not in self._files:
-                with self.paths[shard].open_regular(buffering=0) as file:
-                    self._files[shard] = _File(os.dup(file.fileno()))
+                self._files[shard] = self._opened(shard)
                 if len(self._files) > _MOST_OPEN:
                     # closed when no thread reads it any more
                     self._files.popitem(last=False)
             self._files.move_to_end(shard)
             return self._files[shard]
+
+    def _opened(self, shard: int) -> _File:
+        # a copy may be an uncompressed one
+        is_copy = self.paths[shard] != self.root / self.shards[shard].path
+        expected = self.shards[shard].record_bytes if is_copy else self.shards[shard].num_bytes
+        with self.paths[shard].open_regular(buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size != expected and self._is_whole:
+                raise self._fault(shard, f"has {size} bytes instead of the {expected} in the manifest")
+            return _File(os.dup(file.fileno()))
 
     def _fault(self, shard: int, fault: str) -> FormatError:
         return FormatError(f"{self.root}: a shard ({REMEDY})", [Problem(self.shards[shard].path, fault)])

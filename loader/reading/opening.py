@@ -39,6 +39,7 @@ def open_frames(source: OpenSplit, options: LoadOptions) -> tuple[Frames, Damage
         shards,
         copied_shards(source, options.cached, strict=not is_skipped),
         versions=[version for _, version in files] if root.is_far else (),
+        is_whole=not is_skipped,
     )
     frames.read_indexes()
     if is_skipped:
