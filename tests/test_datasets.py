@@ -11,7 +11,6 @@ from tests import format_reader, imitations
 from tests.conformance.runner import compare_records
 from tests.pages import ROOT, Runner, sections_of
 from tests.surface import command as cli
-from tfshards.command import VERBS
 from tfshards.prep import verify
 from tfshards.schemas import read_manifest
 
@@ -22,7 +21,7 @@ SECTIONS = sections_of(ROOT / "docs" / "datasets.md")[:-1]
 def run(tmp_path, monkeypatch):
     """Run a command in an empty folder, and return its exit status."""
     monkeypatch.chdir(tmp_path)
-    return lambda words: cli.main([*words, "--quiet"], VERBS)
+    return lambda words: cli.main([*words, "--quiet"])
 
 
 @pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.heading)

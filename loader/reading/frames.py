@@ -177,7 +177,7 @@ class Frames:
         """Yield the records in frames, or raise FormatError at the first one that is damaged."""
         for number, frame in zip(numbers.tolist(), frames, strict=True):
             record = bytes(frame[HEADER_BYTES:-FOOTER_BYTES])
-            ends = frame[:HEADER_BYTES], frame[-FOOTER_BYTES:]
+            ends = bytes(frame[:HEADER_BYTES]), bytes(frame[-FOOTER_BYTES:])
             if ends != (header_of(len(record)), footer_of(record)):
                 raise self._damaged(number, bytes(frame))
             yield record
