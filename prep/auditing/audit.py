@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from typing import get_args
 
 from tfshards.prep.auditing.findings import (
+    NO_LABEL,
     ExampleKind,
     Examples,
     Finding,
     FoundExample,
     Kind,
+    by_size,
     class_counts,
     class_findings,
     compared_of,
@@ -23,6 +25,7 @@ from tfshards.prep.auditing.findings import (
     survey,
 )
 from tfshards.prep.auditing.similar import DEFAULT_DISTANCE, check_distance
+from tfshards.prep.planning.plan import label_counts
 from tfshards.prep.progress.lines import report_line
 from tfshards.prep.records.dataset_files import check_new_file
 from tfshards.prep.sources.keys import holds_written_keys, write_keys
@@ -161,7 +164,14 @@ def audit(
         findings += found
         if not is_complete:
             notes.append("too many images are similar: the search ended early, some pairs may be missing")
-    counts = class_counts({name: split.label_counts for name, split in manifest.splits.items()}, schema)
+    # a manifest has no counts of a split in which an example has no class
+    labeled = examples[examples["label"] != NO_LABEL]
+    labels = {
+        name: labeled["label"][labeled["split"] == split] for split, name in enumerate(by_size(manifest))
+    }
+    counts = class_counts(
+        {name: label_counts(own if schema.label else None, schema) for name, own in labels.items()}, schema
+    )
     findings += [*class_findings(counts), *size_findings(examples, manifest)]
     made = Audit(manifest, counts, tuple(findings), tuple(notes), tuple(fail_on))
     if path is not None:

@@ -6,13 +6,14 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from PIL import Image, ImageEnhance, ImageFilter
 
 from tests.pictures import image_file as encoded
 from tests.prep.exported import write_dataset
 from tests.surface.command import run, run_json
-from tfshards.prep import Arrays, ImageFolder, audit
+from tfshards.prep import Arrays, ImageFolder, Table, audit
 from tfshards.prep.auditing import similar
 from tfshards.schemas import Feature, InputError, Schema
 
@@ -166,6 +167,14 @@ def test_missing_rare_and_uneven_classes_are_reported(tmp_path, quiet_build, dat
     bird = {f"train/bird/{number}.png": encoded(picture(300 + number)) for number in range(10)}
     made = audit(dataset({**bird, "train/eel/": b""}, ["bird", "cat", "dog", "eel"]))
     assert found(made) == [("class", ["eel"]), ("class", ["bird"])]
+
+
+def test_an_example_without_a_class_hides_no_findings_about_the_others(tmp_path, quiet_build):
+    labels = pa.array(["cat"] * 12 + ["dog"] * 3 + [None])
+    quiet_build(Table(pa.table({"x": np.arange(16.0), "label": labels})), tmp_path / "out")
+    made = audit(tmp_path / "out")
+    assert found(made) == [("class", ["dog: 3"])]
+    assert made.label_counts == {"train": {"cat": 12, "dog": 3}}
 
 
 def test_arrays_are_compared_by_all_values_except_key_and_label(tmp_path, quiet_build):
