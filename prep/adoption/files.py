@@ -19,8 +19,8 @@ from tfshards.schemas.index import HEADER_BYTES
 from tfshards.schemas.names import MANIFEST_NAME, shard_path_fault
 from tfshards.schemas.storage import AnyPath
 
-# x.tfrecord, x.tfrecord-00000-of-00008, data_tfrecord-00000-of-00001.gz, x.tfrec, x.tfrecords.gz, x-0-of-8
-_NAME = re.compile(r"(?:^|[._-])tfrec(?:ords?)?(?:[._-]|$)|[0-9]-of-[0-9]", re.IGNORECASE)
+# x.tfrecord, x.tfrecord-00000-of-00008, data_tfrecord-00000-of-00001.gz, x.tfrec, x.tfrecords.gz
+_NAME = re.compile(r"(?:^|[._-])tfrec(?:ords?)?(?:[._-]|$)", re.IGNORECASE)
 _NUMBERED = re.compile(r"(?P<head>.*?)(?P<index>[0-9]+)-of-(?P<total>[0-9]+)(?P<tail>.*)", re.DOTALL)
 _WORD = re.compile(rf"(?:{'|'.join(USUAL_SPLITS)}|eval)\d*")
 _SEPARATOR = re.compile(r"[^a-z0-9]+")
@@ -45,7 +45,8 @@ def choose_files(root: AnyPath, globs: Mapping[str, str], folders: Collection[st
     """Return the files in ``root`` that become shards; not those in the ``folders`` of builds.
 
     These are the files that begin with a record, and those that should by their names: ``*.tfrecord`` or
-    similar, or numbered as shards are. Files without records, hidden names and links to folders are skipped.
+    similar, or numbered together with a file that begins with a record, unlike the parts of a checkpoint.
+    Files without records, hidden names and links to folders are skipped.
     """
     others = sorted(
         path
@@ -56,8 +57,12 @@ def choose_files(root: AnyPath, globs: Mapping[str, str], folders: Collection[st
     )
     # of many objects, the first bytes are requested at the same time
     forms = dict(zip(others, root.each(lambda path: _form(root / path), others), strict=True))
+    sound = {path for path, form in forms.items() if form in ("none", "gzip")}
+    series = {_series_of(path) for path in sound} - {None}
     named = [
-        path for path in forms if forms[path] in ("none", "gzip") or _NAME.search(path.rpartition("/")[2])
+        path
+        for path in forms
+        if path in sound or _series_of(path) in series or _NAME.search(path.rpartition("/")[2])
     ]
     left = [path for path in named if forms[path] != "empty"]
     report_warning(*(f"{path} holds no records and is skipped" for path in named if path not in left))
@@ -162,6 +167,12 @@ def _split_of(path: str) -> str:
     if len(others) > 1:
         raise InputError(f"{path} names two splits, {first!r} and {others[0]!r}; choose one with splits=")
     return first
+
+
+def _series_of(path: str) -> tuple[str, ...] | None:
+    """Return the common parts of the names of a numbered series, such as ``train-00003-of-00008``."""
+    match = _NUMBERED.fullmatch(path)
+    return match and match.group("head", "total", "tail")
 
 
 def _missing(chosen: Sequence[str], present: Collection[str]) -> Iterator[str]:

@@ -388,6 +388,18 @@ def test_verbs_accept_an_adopted_dataset_without_keys(tmp_path, monkeypatch):
     assert stamps(tmp_path / "new") == before
 
 
+def test_parts_of_a_checkpoint_are_skipped_but_not_a_part_of_a_series(tmp_path, log):
+    for name in ("train-00000-of-00001", "val-00000-of-00002"):
+        write(tmp_path / "d" / name, numbered(range(3)))
+    (tmp_path / "d" / "model.ckpt-7.data-00000-of-00001").write_bytes(b"weights of a model")
+    (tmp_path / "d" / "val-00001-of-00002").write_bytes(b"no record begins here")
+    with pytest.raises(FormatError, match="val-00001-of-00002: is not a TFRecord file"):
+        adopt(tmp_path / "d")
+    write(tmp_path / "d" / "val-00001-of-00002", numbered(range(3, 5)))
+    logged(adopt, log.append)(tmp_path / "d")
+    assert log[0].startswith("1 other file skipped: model.ckpt-7.data-00000-of-00001")
+
+
 def test_other_files_are_skipped_and_counted(tmp_path, log):
     write(tmp_path / "d" / "a.tfrecord", numbered(range(3)))
     for name, content in (
