@@ -59,7 +59,7 @@ def _value_of(parser: argparse.ArgumentParser, action: argparse.Action, value: o
     items, names = value if isinstance(value, list) else [value], [""]
     if isinstance(value, dict) and "=" in str(action.metavar):
         items, names = [*value.values()], [f"{name}=" for name in value]
-    if not items or any(isinstance(each, (bool, list, dict)) for each in items):
+    if any(isinstance(each, (bool, list, dict)) for each in items):
         raise OptionsError(
             f"{place} must be text, a number, or, if it is repeatable, a list or table of these"
         )

@@ -174,6 +174,8 @@ class Parameter:
             if len(given) > 1:
                 texts = ", ".join(f"{self.name}={item}" for item in given)
                 raise OptionsError(f"{self.name} is given twice: {texts}", code="usage")
+            if not given:
+                raise OptionsError(f"{self.name}=[] has no value; leave it out", code="usage")
             return given[0]
         names = [item[0] for item in given if isinstance(item, tuple)]
         for name in names:

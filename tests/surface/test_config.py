@@ -81,6 +81,7 @@ def test_what_a_verb_requires_may_be_in_the_file(own):
         ("exclude = '**/0.png'", "", {"exclude": ["**/0.png"]}),
         ("class-names = 'gone'", "--class-names data", {}),
         ("include = ['a', 'b']", "--include **", {"include": ["**"]}),
+        ("include = []\nsplit-folders = {}", "", {"split_folders": {}}),
     ],
 )  # fmt: skip
 def test_a_flag_replaces_what_the_file_says_of_the_same(text, line, options, own):
@@ -99,6 +100,7 @@ def test_a_flag_replaces_what_the_file_says_of_the_same(text, line, options, own
         ("seed = true", ["c.toml: seed", "true"]),
         ("resize = [1]", ["c.toml: resize", "1"]),
         ("seed = [1, 2]", ["c.toml: seed", "twice"]),
+        ("seed = []", ["c.toml: seed", "no value"]),
         ("include = {a = 1}", ["c.toml: include", '{"a": 1}']),
         ("shards = {val = []}", ["c.toml: shards", '{"val": []}']),
         ("seed = ", "c.toml"),
