@@ -76,13 +76,14 @@ def label_column(
     if pc.count_distinct(flat).as_py() > MAX_CLASSES:
         raise _unfit(name, "classes", f"more than {MAX_CLASSES:,} different values")
     names, is_list = tuple(given or own), lengths is not None
-    if flat.type != TEXT:
+    are_texts = flat.type == TEXT
+    if not are_texts:
         flat = _class_numbers(name, flat, own or names, is_list=is_list)
-    if own and flat.type != TEXT:
+    if own and not are_texts:
         own_names = pa.array([to_bytes(each) for each in own], TEXT)
         flat = own_names.take(pc.if_else(pc.less(flat, 0), None, flat))
     if flat.type == TEXT:
-        flat, names = _numbers_of_names(name, flat, names or None, is_list=is_list)
+        flat, names = _numbers_of_names(name, flat, names or None, is_list=is_list and are_texts)
     feature = Feature(name, "label", "int64", (None,) if is_list else ())
     return StoredColumn(feature, relisted(flat, lengths), names, _warning(name, flat, names))
 
