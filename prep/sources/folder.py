@@ -249,9 +249,12 @@ class ImageFolder(Source):
         folders, folder_of = files.folders
         inside = [masks.inside(path) if masks else path for path in folders]
         class_names = given_class_names(self.class_names)
-        layout = find_layout(root, inside, class_names, self.split_folders, may_lack=self._may_lack)
         is_declared = self.as_is or self.split_folders == {}
-        last = NOTHING if is_declared or masks else ALWAYS if class_names else layout.last
+        least = NOTHING if is_declared or masks else ALWAYS
+        # first, since what is wrong about the layout of a known dataset is no help
+        check_marks(os.fsdecode(self.root), files.keys, files.marks, least)
+        layout = find_layout(root, inside, class_names, self.split_folders, may_lack=self._may_lack)
+        last = layout.last if least and not class_names else least
         warnings += check_marks(os.fsdecode(self.root), files.keys, files.marks, last)
         if layout.seen[0] and not (is_declared or class_names):
             raise refusal(os.fsdecode(self.root), *layout.seen)

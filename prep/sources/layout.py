@@ -154,7 +154,12 @@ def _named(folders: Sequence[bytes]) -> str:
 def check_paths_of_splits(option: str, given: object, pattern: str, allowed: str) -> None:
     """Raise OptionsError unless an option maps names of splits to different paths that match a pattern."""
     pairs = [*given.items()] if isinstance(given, Mapping) else [(given, "")]
-    texts = [(str(split), str(path)) for split, path in pairs]
-    is_wrong = any(name_fault(split) or not re.fullmatch(pattern, path, re.DOTALL) for split, path in texts)
-    if is_wrong or len({path for _, path in texts}) < len(texts):
+    is_wrong = any(
+        not isinstance(split, str)
+        or not isinstance(path, str)
+        or name_fault(split)
+        or not re.fullmatch(pattern, path, re.DOTALL)
+        for split, path in pairs
+    )
+    if is_wrong or len({path for _, path in pairs}) < len(pairs):
         raise OptionsError(f"{option}={given!r} must give each split {allowed}")

@@ -17,7 +17,7 @@ from tests.reported import logged
 from tests.surface.command import run, run_json
 from tfshards import loader
 from tfshards.prep import ImageFolder, Options, append, audit, verify
-from tfshards.schemas import InputError
+from tfshards.schemas import InputError, OptionsError
 
 ANY = Options(max_rejected=1)
 
@@ -289,6 +289,19 @@ def test_a_mark_is_refused_with_a_section_of_the_page_unless_the_folder_is_taken
     assert seen == "masks next to their images" or {*seen.split(" and ")} <= parts(names), seen
     listing = listing_of(root, as_is=True)
     assert len(listing.keys) == sum(name.endswith(".png") for name in names)
+
+
+@pytest.mark.parametrize("name", ["split_list", "split_folders"])
+def test_paths_of_splits_are_text_which_a_manifest_records(name, tmp_path):
+    with raises(OptionsError, f"{name}=", "PosixPath"):
+        ImageFolder(tmp_path, **{name: {"train": Path("train")}})
+
+
+def test_a_mark_is_refused_before_folders_that_are_neither_all_splits_nor_all_classes(image_folder):
+    root = image_folder(files_of(["train/good/1.png", "test/bad/2.png", "ground_truth/bad/2_mask.png"]))
+    for given in ({}, {"class_names": ["bad", "good"]}, {"split_folders": {"train": "train"}}):
+        with raises(InputError, "ground_truth/", f"{PAGE}#mvtec-ad", code="layout-known"):
+            listing_of(root, **given)
 
 
 DOUBTFUL = {
