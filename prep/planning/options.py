@@ -142,7 +142,8 @@ class ShardCounts:
             asked_for[f"shards={self.default!r}"] = self.default
         for asked, count in asked_for.items():
             if not isinstance(count, Integral) or isinstance(count, bool) or count < 1:
-                raise OptionsError(f'{asked} must be at least 1, or a dict such as {{"train": 64, "val": 8}}')
+                allowed = 'an integer of at least 1, or a dict such as {"train": 64, "val": 8}'
+                raise OptionsError(f"{asked} must be {allowed}")
 
     @classmethod
     def parse(cls, texts: Sequence[str]) -> ShardCounts:
