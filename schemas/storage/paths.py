@@ -21,11 +21,6 @@ _URL = re.compile(rf"({'|'.join(SCHEMES)}|[A-Za-z][A-Za-z0-9+.-]+(?=:/)):(/*)", 
 _USER = re.compile(r"^([^:/]*:/*)[^/]*@")
 
 
-def is_absolute(text: str) -> bool:
-    """Return whether the text of a path means the same in every folder: it is absolute, or a URL."""
-    return os.path.isabs(text) or _URL.match(text) is not None
-
-
 def may_pass(path: AnyPath | str | bytes, error: OSError) -> bool:
     """Return whether reading may succeed later: the connection to a store failed, or the store itself."""
     text = os.fsdecode(path) if isinstance(path, bytes) else str(path)
