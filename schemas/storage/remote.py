@@ -39,6 +39,8 @@ _RANGES_AHEAD = 4
 _PART = 8 << 20
 _PARTS_IN_FLIGHT = 4
 _COPY_BYTES = 1 << 20
+# Characters of a name that end the name of a copy.
+_NAME_ENDING = 32
 
 
 @dataclass(frozen=True, order=True)
@@ -251,7 +253,8 @@ class RemotePath(Stored):
         import shutil
         import tempfile
 
-        with tempfile.NamedTemporaryFile(prefix="tfshards-", suffix=f"-{self.name}") as copy:
+        # with the suffixes of its name, which may be longer than that of a file
+        with tempfile.NamedTemporaryFile(prefix="tfshards-", suffix=self.name[-_NAME_ENDING:]) as copy:
             with self.open_regular() as source:
                 shutil.copyfileobj(source, copy, _COPY_BYTES)
             copy.flush()
