@@ -81,9 +81,7 @@ class Feed:
         order = plan.order
         batch_bytes = plan.record_bytes * order.batch_size
         self.group: int = plan.group
-        # by steps all rows are one lane
-        self.lanes: int = order.worker_lanes or 1
-        self.readers: int = _num_readers(self.lanes)
+        self.readers: int = _num_readers(order.worker_lanes if order.lanes else 0)
         if windows is not None:
             steps = WINDOW_BYTES / batch_bytes
         elif order.lanes:
@@ -97,6 +95,11 @@ class Feed:
     def is_by_record(self) -> bool:
         """Whether small records that are no neighbors are read, by ``records`` rather than by ``chunk``."""
         return self.plan.is_scattered and self.plan.record_bytes < _SMALL_BYTES
+
+    @property
+    def fetches(self) -> bool:
+        """Whether a chunk holds its records, so that only one may be read at a time."""
+        return self._windows is not None
 
     def begin(self) -> tuple[np.int64, np.int64]:
         """Return the first chunk of an iteration, and the chunk at which it ends."""
@@ -139,6 +142,11 @@ class Feed:
         """Return the steps at which the groups of a chunk begin, counted from epoch 0, and the end."""
         epoch, steps = self.groups(int(chunk))
         return steps + epoch * self._order.num_steps
+
+    @property
+    def most_groups(self) -> int:
+        """The most groups of a chunk."""
+        return self._chunk // self.group
 
     def chunk(self, chunk: np.int64, reader: np.int64) -> Chunk:
         """Return a chunk of a reader."""
@@ -233,6 +241,6 @@ class Feed:
 def _num_readers(lanes: int) -> int:
     """Return a power of two that divides the lanes: at least two, where it can be, and one a processor."""
     found, most = 1, min(_MOST_READERS, max(2, num_cpus()))
-    while lanes % (2 * found) == 0 and 2 * found <= most:
+    while lanes and lanes % (2 * found) == 0 and 2 * found <= most:
         found *= 2
     return found

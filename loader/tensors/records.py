@@ -17,8 +17,8 @@ from tfshards.loader.tensors.stages import (
 # Larger records are read unbuffered: copying them out of a buffer takes longer than a system call.
 _BUFFERED_BYTES = 16 << 10
 _BUFFER_BYTES = 1 << 16
-# The groups of records that ``Frames`` reads at the same time.
-_GROUPS = 2
+# By steps, the chunks that are read at the same time; and the groups of records that are read by ``Frames``.
+_OPEN = 2
 
 _TEXT = tf.TensorSpec([], tf.string)
 _VECTOR = tf.TensorSpec([None], tf.int64)
@@ -37,20 +37,25 @@ def read_groups(feed: Feed, begin: tf.Tensor, end: tf.Tensor) -> tf.data.Dataset
     chunks = tf.data.Dataset.range(begin, end)
     if feed.is_by_record:
         return _by_record(feed, chunks)
-
-    def of_reader(reader: tf.Tensor) -> tf.data.Dataset:
-        return flat_mapped(_planned(feed, chunks, reader), lambda *chunk: _read(feed, *chunk))
-
-    if feed.readers == 1:
-        return of_reader(tf.constant(0, tf.int64))
+    if not feed.plan.order.lanes:
+        planned = _planned(feed, chunks, tf.constant(0, tf.int64))
+        if feed.fetches:
+            return flat_mapped(planned, lambda *chunk: _read(feed, *chunk))
+        return interleaved(
+            planned,
+            lambda *chunk: _read(feed, *chunk),
+            cycle_length=_OPEN,
+            block_length=feed.most_groups,
+            num_parallel_calls=_OPEN,
+        )
     # A reader returns whole groups: passing on single records would take longer than reading them.
     read = interleaved(
         tf.data.Dataset.range(feed.readers),
-        of_reader,
+        lambda reader: flat_mapped(_planned(feed, chunks, reader), lambda *chunk: _read(feed, *chunk)),
         cycle_length=feed.readers,
         num_parallel_calls=feed.readers,
     )
-    return read.batch(feed.readers)
+    return read if feed.readers == 1 else read.batch(feed.readers)
 
 
 def _planned(feed: Feed, chunks: tf.data.Dataset, reader: tf.Tensor) -> tf.data.Dataset:
@@ -77,10 +82,15 @@ def _read(
         columns = tf.unstack(intervals[first:end], axis=1)
         return flat_mapped(tf.data.Dataset.from_tensor_slices(tuple(columns)), of_interval)
 
-    rows, num_lanes = feed.plan.order.batch_size // feed.lanes, feed.lanes // feed.readers
-    bounds = tf.data.Dataset.from_tensor_slices((lanes[:-1], lanes[1:]))
-    records = interleaved(bounds, of_lane, cycle_length=num_lanes, block_length=rows)
-    rows *= num_lanes
+    order = feed.plan.order
+    if order.lanes:
+        rows = order.rows_per_lane
+        bounds = tf.data.Dataset.from_tensor_slices((lanes[:-1], lanes[1:]))
+        num_lanes = order.worker_lanes // feed.readers
+        records = interleaved(bounds, of_lane, cycle_length=num_lanes, block_length=rows)
+        rows *= num_lanes
+    else:
+        rows, records = order.batch_size, of_lane(lanes[0], lanes[1])
     count = tf.size(steps, tf.int64) - 1
     # zip() uses up a number for each fault, so that even a file that cannot be opened, and is tried again and
     # again, ends; records after a fault are not where they belong, and have the number of another group
@@ -110,7 +120,7 @@ def _by_record(feed: Feed, chunks: tf.data.Dataset) -> tf.data.Dataset:
         with tf.control_dependencies([fail_unless(fault)]):
             return begin, end, tf.strings.substr(data, starts, lengths)
 
-    return mapped(flat_mapped(chunks, groups), read, _GROUPS)
+    return mapped(flat_mapped(chunks, groups), read, _OPEN)
 
 
 def completed(
