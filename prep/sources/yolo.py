@@ -191,6 +191,10 @@ def _described(config: Path, root: Path | None, inside: Boundary) -> _Layout:
         )
     num_points, width = map(int, shape)
     class_names = tuple(_texts(config, "names", names))
+    if class_names and str(described.get("nc", len(class_names))) != str(len(class_names)):
+        raise InputError(
+            f"{config}: nc is {shown(described['nc'])}, but names has {len(class_names)} classes; correct one"
+        )
     return _Layout(base, places, class_names, num_points, width, warnings)
 
 

@@ -500,6 +500,7 @@ WRONG_YOLO = {
     "one name": ("data.yaml", "train: .\nnames: a"), "a list as name": ("data.yaml", "train: .\nnames: [[]]"),
     "lists of splits": ("data.yaml", "train: [[.]]"), "a list as path": ("data.yaml", "path: [.]\ntrain: ."),
     "a missing folder": ("data.yaml", "train: none"), "no splits": ("data.yaml", "names: [a]"),
+    "another number of classes": ("data.yaml", "train: .\nnc: 3\nnames: [a, b]"),
     "keypoints of one number": ("data.yaml", "kpt_shape: [17]\ntrain: ."),
     "many keypoints": ("data.yaml", f"train: .\nkpt_shape: [{'9' * 5000}, 2]"),
     "keypoints of text": ("data.yaml", "kpt_shape: 17\ntrain: ."),
