@@ -17,6 +17,7 @@ from tfshards.loader.options.position import Position
 from tfshards.loader.options.validation import check_least
 from tfshards.loader.order.plan import check_same_order
 from tfshards.schemas import OptionsError
+from tfshards.schemas.errors import check_instance
 
 State: TypeAlias = "dict[str, Any]"
 
@@ -40,6 +41,7 @@ def data_loader(batches: Batches, num_workers: int = 0, **options: Any) -> DataL
     Returns:
         Batches as ``as_tensors`` returns them.
     """
+    check_instance("batches", batches, Batches)
     ahead = num_workers * (options.get("prefetch_factor") or 2)
     loader: DataLoader[Batch] = DataLoader(
         batches,

@@ -36,6 +36,8 @@ _BATCH_ROWS = 256
 # Levels of lists and objects in a line of JSON.
 _DEEPEST = 64
 _INTEGER = re.compile("0|-?[1-9][0-9]{0,18}")
+# A number, though perhaps not as Python writes it.
+_NUMBER = r"^-?[0-9]+(\.[0-9]+)?$"
 _INTEGERS = range(-(1 << 63), 1 << 63)
 # Numbers of at most 15 digits, which float64 holds, as Python writes them; it writes 0.00001 as 1e-05.
 _PLAIN = (
@@ -218,7 +220,7 @@ def typed(name: str, texts: pa.Array) -> tuple[pa.Array, list[str]]:
         written = given.to_pylist()
         numbers = [*map(float, written)]
     except ValueError:
-        return texts, []
+        return texts, _strays(name, given)
     # one comparison, because most columns have no integers among fractions
     if written != [*map(repr, numbers)] or not all(map(math.isfinite, numbers)):
         odd = [text for text, number in zip(written, numbers, strict=True) if not _is_exact(text, number)]
@@ -226,6 +228,17 @@ def typed(name: str, texts: pa.Array) -> tuple[pa.Array, list[str]]:
             line = f"column {name!r} is stored as text, since {min(odd)!r} would not be written back as it is"
             return texts, [line]
     return pc.replace_with_mask(pa.nulls(len(texts), pa.float64()), is_given, pa.array(numbers)), []
+
+
+def _strays(name: str, given: pa.Array) -> list[str]:
+    """Return a warning if at most a tenth of the texts are no numbers."""
+    if not re.match(_NUMBER, given[0].as_py()):
+        # most columns of text begin with one, and need no look at the others
+        return []
+    others = given.filter(pc.invert(pc.match_substring_regex(given, _NUMBER)))
+    if 10 * len(others) > len(given):
+        return []
+    return [f"column {name!r} is stored as text, since {others[0].as_py()!r} is no number"]
 
 
 def _is_exact(text: str, number: float) -> bool:

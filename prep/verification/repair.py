@@ -1,19 +1,21 @@
-"""Rebuild what follows from the sound shards of a dataset and its manifest."""
+"""Rebuild what follows from a dataset's manifest, its sound shards, and those of other builds beside it."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import PurePath
 
-from tfshards.prep.building.made import made_of
+from tfshards.prep.building.generations import copy_equal_shards, replace_damaged
+from tfshards.prep.building.made import Made, made_of
 from tfshards.prep.progress.lines import report_line
 from tfshards.prep.records.frames import Frame
 from tfshards.prep.records.shard_file import scan
-from tfshards.prep.sources.staging_folder import remove_staged, unfinished_in
+from tfshards.prep.sources.staging_folder import remove_staged
 from tfshards.prep.views.files import view_files
-from tfshards.prep.writing.build_folder import BuildFolder, is_owned
+from tfshards.prep.writing.build_folder import BuildFolder
 from tfshards.schemas import Manifest, Problem, Shard
 from tfshards.schemas.digests import bytes_digest
+from tfshards.schemas.errors import counted
 from tfshards.schemas.example import ParsedExample
 from tfshards.schemas.index import labels_bytes
 from tfshards.schemas.names import MANIFEST_NAME, RECORD_NAME
@@ -29,9 +31,10 @@ def repaired(
 ) -> tuple[tuple[Problem, ...], tuple[str, ...], tuple[str, ...]]:
     """Rebuild the damaged files of a locked dataset that need no inputs.
 
-    These are indexes, labels and keys, which follow from their shards if those are sound, and the views and
-    the copy of the manifest in the folder of the build. A file is only replaced by one that has its digest in
-    the manifest, and only in a folder that tfshards made.
+    These are shards of which another build in the folder holds an equal one; indexes, labels and keys, which
+    follow from their shards if those are sound; and the views and the copy of the manifest in the folder of
+    the build. A file is only replaced by one that has its digest in the manifest, and only in a folder that
+    tfshards made.
 
     Returns:
         The problems that are left, the paths of the files that were rebuilt, and how to repair the others.
@@ -40,9 +43,10 @@ def repaired(
     damaged = {problem.place for problem in problems}
     digests = {path: digest for shard in manifest.shards for path, digest in shard.companion_digests.items()}
     digests |= {**manifest.views, **copy_digest(folder, manifest)}
-    done: list[str] = []
-    for path, data in _rebuilt(folder, manifest, damaged):
-        if path in damaged and bytes_digest(data) == digests.get(path) and _replace(folder, path, data):
+    done = copy_equal_shards(folder, manifest, damaged)
+    for path, data in _rebuilt(folder, manifest, damaged - {*done}):
+        is_lost = path in damaged and bytes_digest(data) == digests.get(path)
+        if is_lost and replace_damaged(folder, path, [data]):
             report_line(f"{path}: rebuilt")
             done.append(path)
     # what replaced a damaged file had its digest in the manifest
@@ -80,18 +84,6 @@ def _companions(folder: AnyPath, shard: Shard, manifest: Manifest) -> dict[str, 
     return records.describe(shard.path, file, listed, keys if key else None, shard.companions)[1]
 
 
-def _replace(dataset: AnyPath, path: str, data: bytes) -> bool:
-    """Write a file in place of a damaged one; return False in a folder that tfshards did not make."""
-    target, build = dataset / path, BuildFolder(dataset, path.partition("/")[0])
-    if target.parent.is_symlink() or not is_owned(build.root):
-        return False
-    target.parent.make_folder()
-    with unfinished_in(dataset) as unfinished:
-        target.put(data, unfinished)
-        target.parent.sync()
-    return True
-
-
 def folders_of(folder: AnyPath, manifest: Manifest) -> list[BuildFolder]:
     """Return the folders of the builds whose files belong to a dataset."""
     paths = [*(shard.index_path for shard in manifest.shards), *manifest.other_digests]
@@ -113,24 +105,28 @@ def _remedies(name: str, dataset: AnyPath, manifest: Manifest, left: Collection[
         if paths[0] in left:
             yield f"{build.name}: its {RECORD_NAME} is missing or damaged; copy the folder from a backup"
         elif {*paths} & {*left} and not is_adopted:
-            back = (
-                "" if build.name == manifest.folder else f", then 'tfshards restore {name} {manifest.folder}'"
-            )
-            yield f"{build.name}: {_command(name, build.manifest())}{back}"
+            yield f"{build.name}: {_command(name, build, manifest)}"
     if is_adopted and {*manifest.data_paths} & {*left}:
         yield "copy the damaged TFRecord files from where they came from, and repeat 'tfshards adopt'"
 
 
-def _command(name: str, written: Manifest | None) -> str:
-    """Return what writes the damaged files of a build again, and makes it the dataset."""
-    verb = made_of(written).made_by if written else ""
+def _command(name: str, build: BuildFolder, manifest: Manifest) -> str:
+    """Return what writes the damaged files of a build again."""
+    # prune has removed the manifest of a build of which only some shards are needed
+    written = build.manifest()
+    verb = (made_of(written) if written else Made(build.record()[0])).made_by
     if verb in _EDITS:
         return (
             f"make the generation before it the dataset ('tfshards generations {name}' lists them, 'tfshards "
             f"restore'), and repeat the '{verb}' that wrote it"
         )
     command = verb if verb in ("reshard", "merge") else f"build {verb}".strip()
-    if written and written.name != PurePath(name).name:
-        # the name is an option, and by default that of the folder
-        name = f"{name} --name {written.name}"
-    return f"'tfshards {command} … {name} --overwrite' with the same inputs and options repairs it"
+    # the name is an option, and by default that of the folder
+    named = (written or manifest).name
+    option = "" if named == PurePath(name).name else f" --name {named}"
+    inputs = f"inputs ({counted(written.num_examples, 'example')})" if written else "inputs"
+    text = f"'tfshards {command} … {name}{option} --overwrite' with the same {inputs} and options "
+    if build.name == manifest.folder:
+        return f"{text}repairs it"
+    back = f"'tfshards restore {name} {manifest.folder}' and 'tfshards verify {name} --repair'"
+    return f"{text}writes it again; then {back} repair the dataset, by its equal shards"

@@ -12,7 +12,7 @@ from tests.errors import raises
 from tests.format_reader import companion, digest_of, with_digest
 from tests.prep.derived import first_shard, flip, write_images
 from tests.reported import logged
-from tfshards.prep import ImageFolder, Options, append, remove, restore, verify
+from tfshards.prep import ImageFolder, Options, append, prune, remove, restore, verify
 from tfshards.schemas import FormatError, InputError, Manifest, read_manifest
 
 SHARDS = {"train": 3, "val": 1}
@@ -197,7 +197,7 @@ def test_shards_of_an_earlier_build_are_repaired_by_it_and_the_newest_is_restore
     flip(out / old.shards[0].path)
     (remedy,) = verify(out, repair=True).remedies
     assert remedy.startswith(f"{old.folder}: 'tfshards build images … {out} --overwrite'")
-    assert remedy.endswith(f"'tfshards restore {out} {new.folder}'")
+    assert f"'tfshards restore {out} {new.folder}'" in remedy
     for number in range(40, 50):
         next(photos.glob(f"*/{number:03d}.png")).unlink()
     assert build(quiet_build, photos, out, overwrite=True) == old
@@ -216,3 +216,33 @@ def test_a_file_whose_digest_is_not_that_of_what_follows_stays(dataset, contents
     before = contents(dataset)
     assert [problem.place for problem in verify(dataset, repair=True).problems] == [path]
     assert contents(dataset) == before
+
+
+def test_shards_of_a_build_that_prune_left_in_part_are_copied_from_a_repeated_one(
+    photos, tmp_path, contents, quiet_build
+):
+    out = tmp_path / "out"
+    old = build(quiet_build, photos, out)
+    write_images(photos, range(40, 50))
+    new = logged(append, print)(ImageFolder(photos), out)
+    logged(prune, print)(out)
+    before = contents(out)
+    first, second = (shard.path for shard in old.shards[:2])
+    flip(out / first)
+    (out / second).unlink()
+    (remedy,) = verify(out, repair=True).remedies
+    assert remedy.startswith(f"{old.folder}: 'tfshards build images … {out} --overwrite'")
+    for number in range(40, 50):
+        next(photos.glob(f"*/{number:03d}.png")).unlink()
+    again = build(quiet_build, photos, out, overwrite=True)
+    assert (again.build_id, again.folder) == (old.build_id, f"{old.folder}-2")
+    logged(restore, print)(out, new.folder)
+    assert [problem.place for problem in verify(out).problems] == [first]
+    # a copy that is damaged itself is not taken
+    flip(out / again.shards[0].path)
+    assert not verify(out, repair=True).repaired
+    flip(out / again.shards[0].path)
+    assert verify(out, repair=True).repaired == (first,)
+    assert verify(out, deep=True)
+    logged(prune, print)(out)
+    assert contents(out) == before
