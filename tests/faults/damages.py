@@ -62,16 +62,16 @@ FAULTS = [
     ),
     (
         "a repair writes into a folder of somebody else",
-        REPAIR,
-        "if target.parent.is_symlink() or not is_owned(build.root):",
+        "prep/building/generations.py",
+        "if target.parent.is_symlink() or not is_owned(dataset / plain_folder(path)):",
         "if False:",
         f"{REPAIRS}::test_nothing_is_written_into_a_folder_that_tfshards_did_not_make",
     ),
     (
         "what restores the newest generation is not named",
         REPAIR,
-        "if build.name == manifest.folder else",
-        "if build.name else",
+        "if build.name == manifest.folder:",
+        "if True:",
         f"{REPAIRS}::test_shards_of_an_earlier_build_are_repaired_by_it_and_the_newest_is_restored",
     ),
     (
