@@ -121,7 +121,8 @@ def _not_classes(names: Sequence[bytes], depths: Sequence[int], *, has_splits: b
     if is_single or (names and all(map(_LIKE_A_SPLIT.fullmatch, names))):
         return f"no class folders but {_named(names)}", "other-layouts"
     if depths and min(depths) > 1:
-        return f"images only in folders of the class folders {_named(names)}", "nested-folders"
+        what = f"images only in folders of {_named(names)} (if these are splits, split_folders= names them)"
+        return what, "nested-folders"
     return "", ""
 
 
