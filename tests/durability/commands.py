@@ -17,6 +17,7 @@ import numpy as np
 from tests.permissions import obey_permissions
 from tests.pictures import STAMP, image_file, write
 from tests.programs import Programs
+from tfshards.command import VERBS
 from tfshards.prep.cli import main as cli
 
 ROOT = Path(__file__).parents[2]
@@ -134,4 +135,4 @@ def main() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limits["file_size"],) * 2)
     if limits.get("obeys"):
         obey_permissions()
-    cli.entry()
+    cli.entry(VERBS)
