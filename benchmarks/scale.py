@@ -94,7 +94,7 @@ def build(folder: Path) -> dict[str, object]:
     from tfshards import prep
     from tfshards.prep.building import build as steps
     from tfshards.prep.building import write
-    from tfshards.prep.engines.table import Work
+    from tfshards.prep.engines.work import Work
 
     clock = _Clock()
     dataset = folder / "dataset"

@@ -18,7 +18,7 @@ from tfshards.prep.adoption.features import Features, infer
 from tfshards.prep.adoption.files import ChosenFiles, choose_files
 from tfshards.prep.building.commit import build_overtaken, check_readable, commit
 from tfshards.prep.building.state import OutputState, differences, inspect_output
-from tfshards.prep.engines.table import Tick, in_threads
+from tfshards.prep.engines.work import Tick, in_threads
 from tfshards.prep.planning.plan import label_counts
 from tfshards.prep.progress.lines import Meter, report_warning
 from tfshards.prep.records.dataset_files import digest_problems

@@ -22,7 +22,7 @@ from tfshards.prep.building.rejects import (
 )
 from tfshards.prep.building.state import Wanted, check_usable, inspect_output, outlook
 from tfshards.prep.building.write import Draft, Job, finished_shards, unfinished
-from tfshards.prep.engines.table import find_run
+from tfshards.prep.engines.work import find_run
 from tfshards.prep.imaging.options import recorded_images
 from tfshards.prep.planning.make_plan import check_types, make_plan
 from tfshards.prep.planning.options import Options, ShardCounts, Shards

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 from tfshards.prep.building.made import made_of
-from tfshards.prep.engines.table import Tick, in_threads
-from tfshards.prep.imaging.options import VERSIONS
+from tfshards.prep.engines.work import Tick, in_threads
+from tfshards.prep.imaging.formats import VERSIONS
 from tfshards.prep.progress.lines import Meter
 from tfshards.prep.records.dataset_files import digest_problems, file_problems
 from tfshards.prep.sources.staging_folder import staged_folders

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from tfshards.prep.building.state import Wanted, system_fault
-from tfshards.prep.engines.table import Work, run_on_threads
+from tfshards.prep.engines.work import Work, run_on_threads
 from tfshards.prep.progress.lines import Amount, report_line
 from tfshards.prep.progress.threads import num_begun
 from tfshards.prep.writing.build_folder import (

@@ -19,8 +19,8 @@ from tfshards.prep.building.state import Wanted
 from tfshards.prep.building.write import Draft
 from tfshards.prep.deriving.reshard import check_same_schema, joined
 from tfshards.prep.deriving.stored import Origin, labels_of, open_origin, removed_line
-from tfshards.prep.engines.table import find_run
-from tfshards.prep.imaging.options import VERSIONS
+from tfshards.prep.engines.work import find_run
+from tfshards.prep.imaging.formats import VERSIONS
 from tfshards.prep.planning.make_plan import make_plan
 from tfshards.prep.planning.options import DEFAULT_MAX_REJECTED, Options, ShardCounts, Shards
 from tfshards.prep.planning.plan import plan_id_of

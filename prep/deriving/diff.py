@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tfshards.prep.building.made import made_of
 from tfshards.prep.deriving.stored import Origin, damage_named, labels_of, open_origin
-from tfshards.prep.engines.table import Tick, in_threads
+from tfshards.prep.engines.work import Tick, in_threads
 from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.progress.lines import Meter
 from tfshards.prep.records.frames import read_footers

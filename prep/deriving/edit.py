@@ -18,7 +18,7 @@ from tfshards.prep.building.rejects import original_of
 from tfshards.prep.deriving.derive import Derived, commit_next
 from tfshards.prep.deriving.layout import NewSplit, OldShard, whole, without
 from tfshards.prep.deriving.stored import Origin, Removed, damage_named, labels_of, removed_line
-from tfshards.prep.engines.table import Work, find_run
+from tfshards.prep.engines.work import Work, find_run
 from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.planning.plan import label_counts
 from tfshards.prep.progress.lines import report_line, report_warning

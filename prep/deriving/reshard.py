@@ -16,7 +16,7 @@ from tfshards.prep.building.output import claimed, dataset_name, output_folder
 from tfshards.prep.deriving.derive import Derived, commit_next
 from tfshards.prep.deriving.layout import OldShard, in_new_shards, whole
 from tfshards.prep.deriving.stored import Origin, open_origin
-from tfshards.prep.engines.table import Work, find_run
+from tfshards.prep.engines.work import Work, find_run
 from tfshards.prep.option import check_choices
 from tfshards.prep.planning.options import Options, ShardCounts, Shards, parse_shard_size
 from tfshards.prep.progress.lines import report_warning

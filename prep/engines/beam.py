@@ -18,8 +18,8 @@ from typing import Any, NoReturn
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
-from tfshards.prep.engines.table import Work, share
 from tfshards.prep.engines.transform import Checked
+from tfshards.prep.engines.work import Work, share
 from tfshards.prep.engines.worker import marked_error, marking_errors, needed_paths
 from tfshards.prep.progress.lines import report_warning
 from tfshards.prep.progress.threads import STOPPED, StoppedError, check_working, num_jobs

@@ -16,7 +16,7 @@ from multiprocessing.context import SpawnContext, SpawnProcess
 from types import ModuleType
 from typing import Any
 
-from tfshards.prep.engines.table import Work, run_on_threads, share
+from tfshards.prep.engines.work import Work, run_on_threads, share
 from tfshards.prep.progress.threads import is_limited, limited_jobs, num_jobs, num_writers
 from tfshards.schemas import BuildError, TfshardsError
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 
-from tfshards.prep.engines.table import Work
+from tfshards.prep.engines.work import Work
 from tfshards.prep.imaging.pillow import decoder_versions
 from tfshards.schemas import BuildError, TfshardsError
 from tfshards.schemas.storage import AnyPath

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from tfshards.prep.building.output import existing_folder
 from tfshards.prep.building.write import run_work
-from tfshards.prep.engines.table import Work, find_run
+from tfshards.prep.engines.work import Work, find_run
 from tfshards.prep.exporting import parquet, webdataset
 from tfshards.prep.progress.lines import Amount, report_line, report_warning
 from tfshards.prep.progress.threads import check_working

@@ -56,6 +56,8 @@ FORMATS = (
     ImageFormat("JPEG2000", (b".jp2", b".j2k", b".jpx"), rb"\x00\x00\x00\x0cjP  \r\n\x87\n|\xff\x4f\xff\x51"),
 )
 
+# What manifests record of the code that converts images: its own version, and those of the decoders.
+VERSIONS = ("conversion", "pillow", "pillow_heif")
 SUFFIXES = {suffix: row.name for row in FORMATS for suffix in row.suffixes}
 HEAD_BYTES = 32
 # Tables that Hugging Face datasets have next to the images that they describe.

@@ -22,8 +22,6 @@ Depth: TypeAlias = Literal[8, 16]
 # Raised when the same image and options give other bytes than before with the same versions of the decoders;
 # tests/pixels/golden.json has their digests.
 CONVERSION = 4
-# What manifests record of the code that converted the images.
-VERSIONS = ("conversion", "pillow", "pillow_heif")
 
 JPEG_QUALITY = 95
 # The quality of images stored for training, and their short side as a multiple of a crop's longest side.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
@@ -13,7 +12,7 @@ import numpy.typing as npt
 
 from tfshards.prep.records.frames import Frame, RecordError, frame, read_in_order
 from tfshards.schemas import Shard
-from tfshards.schemas.compression import Compression
+from tfshards.schemas.compression import Compression, packed
 from tfshards.schemas.digests import HASH, NUM_LAST_BYTES, bytes_digest, digest_of, examples_digest
 from tfshards.schemas.index import FRAME_OVERHEAD, IntArray, RecordIndex, keys_bytes, labels_bytes
 from tfshards.schemas.storage import AnyPath
@@ -25,7 +24,6 @@ Item = TypeVar("Item")
 # if buffers are small.
 _JOINED_BYTES = 1 << 20
 _TICK_BYTES = 1 << 20
-_GZIP_LEVEL = 6
 
 
 class Frames(NamedTuple):
@@ -48,7 +46,7 @@ def frames_of(records: Iterable[Sequence[bytes]], compression: Compression) -> F
 def compressed(frames: Frames, compression: Compression) -> Frames:
     """Return uncompressed ``frames`` as they are written to a shard of this compression."""
     if compression != "none" and frames.lengths:
-        return frames._replace(buffers=[_compressed(frames.buffers)])
+        return frames._replace(buffers=[packed(frames.buffers)])
     return frames
 
 
@@ -221,11 +219,3 @@ def join_small(buffers: Iterable[bytes]) -> list[bytes]:
             joined += (b"".join(small), buffer)
             small.clear()
     return [*joined, b"".join(small)]
-
-
-def _compressed(buffers: Iterable[bytes]) -> bytes:
-    """Return the compressed bytes of some frames; a shard holds them one after the other."""
-    # 16 selects the header of gzip (RFC 1952), in which zlib sets the time to 0. Each call writes one member,
-    # so that threads can compress several in parallel.
-    compressor = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
-    return b"".join([*map(compressor.compress, buffers), compressor.flush()])

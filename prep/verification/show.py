@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from tfshards.prep.building.rejects import read_rejects
-from tfshards.prep.engines.table import Tick, in_threads
+from tfshards.prep.engines.work import Tick, in_threads
 from tfshards.prep.imaging.formats import HEAD_BYTES, format_of
 from tfshards.prep.progress.lines import Meter, report_line
 from tfshards.prep.records.dataset_files import check_new_file

@@ -15,7 +15,7 @@ from typing import TypeAlias, cast
 
 import numpy as np
 
-from tfshards.prep.engines.table import Tick, in_threads
+from tfshards.prep.engines.work import Tick, in_threads
 from tfshards.prep.imaging.options import DEFAULT_MAX_PIXELS
 from tfshards.prep.planning.plan import label_counts
 from tfshards.prep.progress.lines import Meter

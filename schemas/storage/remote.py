@@ -19,6 +19,7 @@ from tfshards.schemas.storage.local import LocalPath
 from tfshards.schemas.storage.reader import RemoteReader, RemoteStatus, in_flight, status_of
 from tfshards.schemas.storage.stored import Sink, Stored
 from tfshards.schemas.storage.stores import (
+    LISTING_WAITS,
     ChangedError,
     as_os_errors,
     require_obstore,
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 _LISTED_TOGETHER = 1000
-# Seconds before a listing that was cut is continued.
-_WAITS = (0.2, 1, 3)
 # Ranges of an object that are requested before they are needed.
 _RANGES_AHEAD = 4
 # The parts of an upload: S3 takes 10,000 of at least 5 MiB, so that a shard may have 80 GB.
@@ -163,7 +162,7 @@ class RemotePath(Stored):
     def _continued(self, request: Callable[[str | None], Iterable[Any]]) -> Iterator[Any]:
         """Yield the pages of a listing after a key; one that is cut is continued, which no client does."""
         last: str | None = None
-        waits = iter(_WAITS)
+        waits = iter(LISTING_WAITS)
         while True:
             try:
                 with as_os_errors(self):

@@ -30,7 +30,7 @@ from tests.reported import logged
 from tests.storage import servers
 from tfshards import prep
 from tfshards.prep import verify
-from tfshards.prep.engines.table import find_run
+from tfshards.prep.engines.work import find_run
 from tfshards.schemas import BuildError, read_manifest
 from tfshards.schemas.storage import any_path
 

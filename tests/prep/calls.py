@@ -13,7 +13,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 
-from tfshards.prep.engines.table import Work, find_run
+from tfshards.prep.engines.work import Work, find_run
 from tfshards.prep.progress.lines import Amount
 from tfshards.prep.progress.threads import check_working, limited_jobs
 from tfshards.schemas import InputError, TfshardsError

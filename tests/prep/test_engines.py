@@ -22,7 +22,7 @@ from tests.prep.exported import write_everything
 from tests.programs import ROOT, until
 from tfshards import prep
 from tfshards.prep import Arrays, merge, relabel, reshard
-from tfshards.prep.engines.table import find_run, run_on_threads
+from tfshards.prep.engines.work import find_run, run_on_threads
 from tfshards.prep.progress.threads import available_cores, limited_jobs
 from tfshards.schemas import BuildError, InputError, OptionsError
 
@@ -167,7 +167,7 @@ import os, sys
 from functools import partial
 from pathlib import Path
 from tests.prep.calls import note, work_of
-from tfshards.prep.engines.table import find_run
+from tfshards.prep.engines.work import find_run
 from tfshards.prep.progress.threads import limited_jobs
 
 def own(folder, item):
