@@ -6,25 +6,31 @@ import argparse
 import html
 
 from tfshards.command import VERBS
-from tfshards.prep.cli.parser import make_parser, subcommands
+from tfshards.prep.cli.parser import Parser, make_parser
 
 
 def command_pages() -> str:
     """Return a page with a section for each verb and kind of source."""
     # the usage of argparse is as wide as the terminal otherwise
-    parser = make_parser(VERBS)
+    parser = make_parser(VERBS, Parser.add_verb)
     parts = ["# Command line", str(parser.description)]
-    for name, verb in subcommands(parser).items():
+    for name, verb in _subcommands(parser).items():
         parts += [f"## tfshards {name}", *_section(verb)]
-        for kind, own in subcommands(verb).items():
+        for kind, own in _subcommands(verb).items():
             parts += [f"### tfshards {name} {kind}", *_section(own)]
     return "\n\n".join(parts) + "\n"
+
+
+def _subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """Return the parsers of the commands of a parser."""
+    actions = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    return dict(actions[0].choices) if actions else {}
 
 
 def _section(parser: argparse.ArgumentParser) -> list[str]:
     rows = [_row(action, parser) for action in parser._actions if action.help and action.dest != "help"]
     table = ["| argument | meaning |", "| --- | --- |", *rows]
-    commands = subcommands(parser)
+    commands = _subcommands(parser)
     listed = f"KIND is one of {', '.join(f'`{name}`' for name in commands)}." if commands else ""
     epilog = _text(parser.epilog or "")
     parts = [_text(parser.description or ""), f"    {_usage(parser)}", "\n".join(table), listed, epilog]
