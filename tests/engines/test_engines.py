@@ -143,7 +143,7 @@ def run(out: Path, arguments: list[str], notes: Path, fail_once=None) -> Run:
 
 
 @pytest.fixture(scope="module")
-def expected(tmp_path_factory) -> Run:
+def expected_run(tmp_path_factory) -> Run:
     folder = tmp_path_factory.mktemp("local")
     return run(folder / "pets", ["--runner=FnApiRunner"], folder / "notes")
 
@@ -155,12 +155,12 @@ def check(found: Run, expected: Run) -> None:
     assert found.rejected == expected.rejected == REJECTED
 
 
-def test_a_pipeline_on_an_engine_gives_the_same_bytes_and_counters(engine, expected, tmp_path):
+def test_a_pipeline_on_an_engine_gives_the_same_bytes_and_counters(engine, expected_run, tmp_path):
     found = run(tmp_path / "pets", engine.options, tmp_path / "notes")
-    check(found, expected)
+    check(found, expected_run)
     assert found.build_id == read_manifest(tmp_path / "pets").build_id
     for each in ("attempted", "committed"):
-        assert counts(found, each) == counts(found, "result") == counts(expected, "committed")
+        assert counts(found, each) == counts(found, "result") == counts(expected_run, "committed")
     (times,) = found.metrics["distributions"]
     assert times.key.metric.name == "shard_milliseconds"
     assert times.result.count == 6
@@ -180,9 +180,9 @@ def counts(found: Run, kind: str) -> dict[str, int]:
     return dict(sums)
 
 
-def test_a_pipeline_that_flink_starts_again_after_a_failure_gives_the_same_bytes(engine, expected, tmp_path):
+def test_a_pipeline_that_flink_restarts_after_a_failure_gives_the_same_bytes(engine, expected_run, tmp_path):
     mark = tmp_path / "mark"
-    check(run(tmp_path / "pets", engine.loopback_options, tmp_path / "notes", mark), expected)
+    check(run(tmp_path / "pets", engine.loopback_options, tmp_path / "notes", mark), expected_run)
     assert mark.exists()
 
 
