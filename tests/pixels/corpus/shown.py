@@ -90,7 +90,9 @@ def _seek_picture(image: Image.Image) -> None:
 
 def _is_preview(image: Image.Image) -> bool:
     new, old = (image.tag_v2.get(tag, 0) for tag in (254, 255))
-    return bool(new & 1) or (old[0] if isinstance(old, tuple) else old) == 2
+    # a damaged tag may be text
+    is_reduced = isinstance(new, int) and bool(new & 1)
+    return is_reduced or (old[0] if isinstance(old, tuple) else old) == 2
 
 
 def difference(pixels: np.ndarray, wanted: np.ndarray) -> str:
