@@ -258,7 +258,7 @@ def save(path: Path | None, tables: Tables, packages: Sequence[str]) -> None:
 
 
 # Sizes in a picture
-_LINE, _NAMES, _BARS, _NUMBERS = 22, 260, 360, 100
+_LINE, _NAMES, _BARS, _NUMBERS = 22, 330, 320, 100
 
 
 def draw(tables: Tables, name: str) -> str:
