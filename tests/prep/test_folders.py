@@ -309,7 +309,11 @@ DOUBTFUL = {
     "splits further down": (["flowers/train/1/1.png", "flowers/other/2.png"], "other-layouts", "'flowers'"),
     "classes further down": (["birds/n01/1.png", "birds/n02/1.png"], "other-layouts", "'birds'"),
     "one class": (["cat/1.png"], "other-layouts", "'cat'"),
-    "nested classes": (["a/abbey/1.png", "b/bar/in/2.png"], "nested-folders", "'a', 'b'"),
+    "nested classes": (
+        ["a/abbey/1.png", "b/bar/in/2.png"],
+        "nested-folders",
+        "'a', 'b' (if these are splits, split_folders= names them)",
+    ),
 }
 
 

@@ -83,7 +83,7 @@ def _seek_picture(image: Image.Image) -> None:
         number += 1
         try:
             image.seek(number)
-        except (EOFError, SyntaxError):
+        except (EOFError, SyntaxError, TypeError, ValueError, KeyError):
             image.seek(0)
             return
 
