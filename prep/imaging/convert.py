@@ -58,7 +58,10 @@ def convert(
         size: width and height of the stored image.
     """
     image.load()
-    # what was decoded may have another size than the header states
+    # what is decoded may have another size than stated; drafts of JPEG are smaller, and TIFF is turned
+    if image.size != header.size and header.format not in ("JPEG", "TIFF"):
+        sizes = " x ".join(map(str, image.size)), " x ".join(map(str, header.size))
+        raise ImageError(Reason.DAMAGED, f"{sizes[0]} pixels are decoded, but its header states {sizes[1]}")
     check_size(image.size, options)
     _check_sign(image, header)
     is_deep = options.depth == 16
