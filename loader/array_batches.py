@@ -229,7 +229,8 @@ class Batches:
     def _run(self, first: int) -> Iterator[Batch]:
         """Yield the batches of an iteration from an index, each read ahead in threads."""
         self._next = first
-        threads = ThreadPoolExecutor(num_cpus())
+        is_alone = self._frames.one_by_one and not self._content.by_example
+        threads = ThreadPoolExecutor(1 if is_alone else num_cpus())
         due: deque[_Reading] = deque()
         try:
             for indices in self._groups(first):

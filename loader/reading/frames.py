@@ -99,6 +99,7 @@ class Frames:
         self.is_local: bool = not self.is_far.any()
         self.sizes: Ints = np.array([shard.num_examples for shard in shards], np.int64)
         self.ends: Ints = np.cumsum(self.sizes)
+        self._are_long = sum(shard.record_bytes for shard in shards) > _LONG_BYTES * self.sizes.sum()
         self._versions, self._is_whole = versions, is_whole
         # For each shard the offsets of its records, and its end; not used before the index is read.
         self._offsets = np.empty(int(self.sizes.sum()) + len(shards), np.int64)
@@ -122,6 +123,14 @@ class Frames:
     def __len__(self) -> int:
         return len(self._offsets) - len(self.shards)
 
+    @property
+    def one_by_one(self) -> bool:
+        """Whether records are read one by one, best by one thread.
+
+        Each read gives up Python's lock, and threads that take it from each other cost half of the speed.
+        """
+        return self.is_local and bool(self._are_long)
+
     def places(self, numbers: Ints) -> Place:
         """Return where the records of examples are."""
         shards = np.searchsorted(self.ends, numbers, side="right")
@@ -139,7 +148,7 @@ class Frames:
         """
         place = self.places(numbers)
         lengths = place.lengths
-        if self.is_local and (len(numbers) < FEWEST or lengths.mean() > _LONG_BYTES):
+        if self.one_by_one or (self.is_local and len(numbers) < FEWEST):
             return [Block(np.arange(len(numbers)), self._sound(numbers, self._frames(place)), None)]
         data, starts = self.fetch(place)
         blocks, alone = [], []
