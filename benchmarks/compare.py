@@ -58,6 +58,7 @@ READINGS = {
     "photos, full permutation": Reading("photos", count=100_000, shuffle="full"),
     "photos, stored order": Reading("photos", count=100_000, shuffle=None),
     "photos, random crop to 224": Reading("photos", count=6_000, side=224),
+    "arrays, stored order": Reading("arrays", count=2_000_000, shuffle=None),
     "arrays, batches of 256": Reading("arrays", count=1_000_000),
     "arrays, batches of 1,024": Reading("arrays", 1024, count=2_000_000),
     "batches of photos": Reading("photos", count=50_000, function="batches"),

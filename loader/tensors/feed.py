@@ -81,7 +81,9 @@ class Feed:
         order = plan.order
         batch_bytes = plan.record_bytes * order.batch_size
         self.group: int = plan.group
-        self.readers: int = _num_readers(order.worker_lanes if order.lanes else 0)
+        # by steps, each reads a part of the rows of each group; of what is fetched, neighbors stay together
+        by_steps = order.batch_size if windows is None else 0
+        self.readers: int = _num_readers(order.worker_lanes if order.lanes else by_steps)
         if windows is not None:
             steps = WINDOW_BYTES / batch_bytes
         elif order.lanes:
@@ -152,7 +154,11 @@ class Feed:
         """Return a chunk of a reader."""
         epoch, steps = self.groups(int(chunk))
         numbers = self._order.of_lanes(epoch, int(steps[0]), int(steps[-1]))
-        numbers = np.split(numbers, self.readers)[reader]
+        if self._order.lanes:
+            numbers = np.split(numbers, self.readers)[reader]
+        else:
+            groups = np.split(numbers, (steps[1:-1] - steps[0]) * self._order.batch_size, axis=1)
+            numbers = np.hstack([np.split(group, self.readers, axis=1)[reader] for group in groups])
         steps = steps + epoch * self._order.num_steps
         files, where = self._paths, np.full(numbers.size, -1, np.int64)
         if self._windows is not None:

@@ -37,17 +37,6 @@ def read_groups(feed: Feed, begin: tf.Tensor, end: tf.Tensor) -> tf.data.Dataset
     chunks = tf.data.Dataset.range(begin, end)
     if feed.is_by_record:
         return _by_record(feed, chunks)
-    if not feed.plan.order.lanes:
-        planned = _planned(feed, chunks, tf.constant(0, tf.int64))
-        if feed.fetches:
-            return flat_mapped(planned, lambda *chunk: _read(feed, *chunk))
-        return interleaved(
-            planned,
-            lambda *chunk: _read(feed, *chunk),
-            cycle_length=_OPEN,
-            block_length=feed.most_groups,
-            num_parallel_calls=_OPEN,
-        )
     # A reader returns whole groups: passing on single records would take longer than reading them.
     read = interleaved(
         tf.data.Dataset.range(feed.readers),
@@ -90,7 +79,7 @@ def _read(
         records = interleaved(bounds, of_lane, cycle_length=num_lanes, block_length=rows)
         rows *= num_lanes
     else:
-        rows, records = order.batch_size, of_lane(lanes[0], lanes[1])
+        rows, records = order.batch_size // feed.readers, of_lane(lanes[0], lanes[1])
     count = tf.size(steps, tf.int64) - 1
     # zip() uses up a number for each fault, so that even a file that cannot be opened, and is tried again and
     # again, ends; records after a fault are not where they belong, and have the number of another group
@@ -134,7 +123,7 @@ def completed(
         return begin, end, records
     if feed.readers > 1:
         begin, end = begin[0], end[0]
-        if feed.group > 1:
+        if feed.group > 1 and feed.plan.order.lanes:
             # each reader has some of the rows of each step
             rows = feed.plan.order.batch_size // feed.readers
             records = tf.transpose(tf.reshape(records, [feed.readers, -1, rows]), [1, 0, 2])
