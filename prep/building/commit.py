@@ -271,7 +271,7 @@ def commit(
 
 def up_to_date(folder: AnyPath, *, is_compared: bool) -> str:
     """Return the status line about a dataset that is complete; contents are compared, or only sizes."""
-    how = "all bytes" if is_compared else "sizes of its files"
+    how = "all bytes" if is_compared else "sizes of its shards"
     see = "" if is_compared else "; 'tfshards verify' compares contents"
     return f"{folder} is up to date ({how} were compared{see})"
 

@@ -222,9 +222,10 @@ def check_replaceable(state: OutputState, wanted: Wanted, *, overwrite: bool) ->
 def damage_of(folder: AnyPath, manifest: Manifest, *, is_compared: bool) -> list[Problem]:
     """Return the files of a dataset that are missing or have other bytes.
 
-    They are compared if ``is_compared``, or if a shard is missing or has another size.
+    They are compared if ``is_compared``, if any file is missing, or if a shard has another size.
     """
-    if not (is_compared or file_problems(manifest, folder)):
+    are_missing = (isinstance(size, OSError) for size in folder.file_sizes(manifest.data_paths).values())
+    if not (is_compared or any(are_missing) or file_problems(manifest, folder)):
         return []
     return damage_of_shards(folder, manifest.shards) + digest_problems(folder, manifest.other_digests)
 

@@ -111,7 +111,7 @@ def run(work: Work, options: PipelineOptions) -> None:
 
 
 _ENDED = (
-    "Apache Beam ended the pipeline; if workers cannot start, install the same tfshards[prep] for all of them"
+    "Apache Beam ended the pipeline; its job service must answer, and workers need the same tfshards[prep]"
 )
 
 

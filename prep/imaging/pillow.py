@@ -221,7 +221,8 @@ def header_of(image: Image.Image, data: bytes, built: Structure | None = None) -
         num_bands=tags[277],
         compression=tags[259],
         is_signed=tags[339] == 2,
-        is_inverted=tags[262] == 0,
+        # Pillow takes a missing tag as 0 up to 8 bits
+        is_inverted=tags[262] == 0 or (tags[262] < 0 and bits <= 8),
         built=built,
     )
 
@@ -249,8 +250,8 @@ def _stated_bits(image: Image.Image, data: bytes) -> int:
 
 
 # Tags of a page (TIFF 6.0, section 8) with their defaults: new and old kind of page, width, height, bits,
-# compression, what 0 means, bands, and format of samples.
-_TAGS = {254: 0, 255: 1, 256: 0, 257: 0, 258: 1, 259: 1, 262: 0, 277: 1, 339: 1}
+# compression, what 0 means (-1 if nothing is stated), bands, and format of samples.
+_TAGS = {254: 0, 255: 1, 256: 0, 257: 0, 258: 1, 259: 1, 262: -1, 277: 1, 339: 1}
 # Of other formats: nothing is stated, and 0 is black.
 _NO_TAGS = dict.fromkeys(_TAGS, 0) | {262: 1}
 _BIG_TIFF = 43
@@ -267,6 +268,8 @@ def _pages_of(data: bytes) -> Iterator[dict[int, int]]:
             file.seek(tags.next)
             tags.load(file)
             found = {tag: tags.get(tag, default) for tag, default in _TAGS.items()}
+            # damaged tags may be text
+            found |= {tag: _TAGS[tag] for tag, each in found.items() if isinstance(each, (str, bytes))}
             yield {tag: int(max(each) if isinstance(each, tuple) else each) for tag, each in found.items()}
     except Exception:  # the parser raises almost anything for damaged bytes
         return

@@ -150,9 +150,12 @@ def _class_numbers(
 def _warning(name: str, numbers: pa.ChunkedArray, names: Sequence[str]) -> str | None:
     """Return a warning about classes without rows, and rows without a class, or None."""
     counts = pc.value_counts(numbers).to_pylist()
-    without = len(names) - sum(each["values"] >= 0 for each in counts)
+    numbered = [each["values"] for each in counts if each["values"] >= 0]
+    # integers from 0 need no names
+    num_classes = len(names) or max(numbered, default=-1) + 1
+    without = num_classes - len(numbered)
     num_open = sum(each["counts"] for each in counts if each["values"] < 0)
-    faults = [f"classes without rows: {without} of {len(names)}"] if names and without else []
+    faults = [f"classes without rows: {without:,} of {num_classes:,}"] if without else []
     faults += [f"rows without a class (-1): {num_open:,}"] if num_open else []
     alike = [each for each in names if each.lower() in _LIKE_MISSING]
     faults += [f"classes that look like missing values: {listed(alike, len(alike))}"] if alike else []

@@ -90,7 +90,10 @@ class Table(RowSource):
             try:
                 stream = pa.RecordBatchReader.from_stream(self.source)
             except (pa.ArrowException, TypeError, ValueError) as error:
-                raise InputError(f"{where} is not a table that Arrow can read: {first_line(error)}") from None
+                more = "for arrays in cells, build Examples(frame.to_dict('records'))"
+                raise InputError(
+                    f"{where} is not a table that Arrow can read: {first_line(error)}; {more}"
+                ) from None
             class_names = classes_in(stream.schema.metadata)
             read = TableRows(stream, root=_real(LocalPath()), where=where, class_names=class_names)
         if root is not None:

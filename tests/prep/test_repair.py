@@ -81,6 +81,15 @@ def test_the_command_that_is_named_for_damaged_shards_repairs_them(dataset, phot
     assert contents(dataset) == before
 
 
+def test_the_same_build_writes_a_lost_file_of_each_kind_again(dataset, photos, contents, quiet_build):
+    before, manifest = contents(dataset), read_manifest(dataset)
+    kinds = {Path(path).suffix: path for path in manifest.data_paths if path != manifest.rejects_path}
+    for path in kinds.values():
+        (dataset / path).unlink()
+        build(quiet_build, photos, dataset)
+        assert contents(dataset) == before
+
+
 @pytest.mark.parametrize("others", [(), ("labels.txt", "shard")], ids=["alone", "and other files"])
 def test_a_damaged_list_of_rejects_is_made_by_a_build_of_all(others, dataset, photos, quiet_build):
     manifest = read_manifest(dataset)

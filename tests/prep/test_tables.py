@@ -6,6 +6,7 @@ tests/conformance/test_tables.py has what the values of each table become, and w
 import pickle
 import re
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -118,7 +119,9 @@ def test_an_index_of_pandas_without_a_name_is_not_stored(as_file, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "source", [pd.Series([1, 2], name="x"), pd.DataFrame({"x": [1, "a"]})], ids=["a series", "mixed types"]
+    "source",
+    [pd.Series([1, 2], name="x"), pd.DataFrame({"x": [1, "a"]}), pd.DataFrame({"x": [np.zeros((2, 2))]})],
+    ids=["a series", "mixed types", "arrays in cells"],
 )
 def test_what_arrow_cannot_read_as_a_table_is_refused(source, tmp_path):
     with raises(InputError, "is not a table that Arrow can read"):

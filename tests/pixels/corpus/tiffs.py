@@ -134,6 +134,10 @@ KINDS: dict[str, Kind] = {
     "TIFF, 0 is white, 16 bits, little-endian": shows(
         converted(".tif", tiff(Page(DEEP, 0)), "16 bits to 8"), np.dstack([(0xFFFF - DEEP) >> 8] * 3)
     ),
+    "TIFF, nothing is white, 16 bits": shows(
+        converted(".tif", tiff(Page(DEEP)).replace(b"\6\1\3\0", b"\7\1\3\0"), "16 bits to 8"),
+        np.dstack([DEEP >> 8] * 3),
+    ),
     # Pillow does not open it
     "TIFF, 0 is white, 16 bits, big-endian": rejected(".tif", tiff(Page(DEEP, 0), order=">"), "unsupported"),
     **{
@@ -165,6 +169,10 @@ KINDS: dict[str, Kind] = {
             "only an overview": [_FULL._replace(kind=1)],
         }.items()
     },
+    "TIFF, a thumbnail before a page whose kind is text": shows(
+        converted(".tif", tiff(_TINY, _FULL).replace(b"\xfe\0\4\0\1\0\0\0\0", b"\xfe\0\2\0\1\0\0\0\0")),
+        _PLAIN,
+    ),
     "TIFF, overviews, big-endian": shows(converted(".tif", tiff(_FULL, _SMALLER, order=">")), _PLAIN),
     "TIFF, overviews and a page": rejected(".tif", tiff(_FULL, _SMALLER, _SECOND), "animated"),
     "TIFF, a mask of its pixels": rejected(".tif", tiff(_FULL, _FULL._replace(kind=4)), "animated"),
