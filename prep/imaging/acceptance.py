@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tfshards.prep.imaging import jpeg, png
-from tfshards.prep.imaging.formats import SUFFIXES, format_named
+from tfshards.prep.imaging.formats import format_named
 from tfshards.prep.imaging.options import LONGEST, MAX_FRAMES, MAX_SIDE, Channels, ImageOptions
 from tfshards.prep.imaging.pillow import Header, Image
 from tfshards.prep.imaging.reasons import ImageError, Reason
@@ -91,10 +91,8 @@ def check_pixels(image: Header, data: bytes) -> None:
         raise ImageError(Reason.DAMAGED, fault)
 
 
-def notes_of(image: Header, suffix: bytes) -> Iterator[str]:
+def notes_of(image: Header) -> Iterator[str]:
     """Yield the properties of a kept or converted image that the manifest counts."""
-    if SUFFIXES.get(suffix) != image.format:
-        yield "known by content"
     if image.has_profile:
         yield "color profile ignored"
     if image.num_frames > 1:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from tfshards.prep.imaging.acceptance import check_side, check_size
 from tfshards.prep.imaging.options import ImageOptions
-from tfshards.prep.imaging.pillow import Header, Image, Picture, one_at_a_time
+from tfshards.prep.imaging.pillow import Header, Image, Picture
 from tfshards.prep.imaging.reasons import ImageError, Reason
 from tfshards.schemas import pixel_files
 
@@ -239,8 +239,7 @@ def encoded_picture(picture: Picture) -> bytes:
         OSError, ValueError: its file is damaged, or no format has its mode.
     """
     file = io.BytesIO()
-    with one_at_a_time(picture.size):
-        picture.load()
+    picture.load()
     # in a TIFF, Pillow would take the orientation as the file's
     exif = {"exif": picture.info["exif"]} if picture.info.get("exif") else {}
     if picture.mode in _IN_PNG:
@@ -296,8 +295,7 @@ def orientation_of(image: Image.Image) -> int:
     """Return the EXIF orientation, 1 to 8; 1 if it is missing or cannot be read."""
     if image.format == "PNG":
         # EXIF may follow the pixels; faults of the pixels are raised here rather than ignored below
-        with one_at_a_time(image.size):
-            image.load()
+        image.load()
     try:
         found = image.getexif().get(_ORIENTATION, 1)
     except Exception:  # damaged EXIF is ignored: the pixels may be sound

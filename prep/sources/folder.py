@@ -320,15 +320,14 @@ class FolderReader:
         rules = ImageRules(self.source.images)
 
         def fetch(row: Row) -> EncodedImage:
-            key = to_bytes(row.key)
-            return EncodedImage("image", read_image(tree.at(key), row.size, row.stamp), key)
+            return read_image(tree.at(to_bytes(row.key)), row.size, row.stamp)
 
         is_far = isinstance(tree, RemoteTree)
         ahead = in_flight(fetch, rows, FILES_AHEAD, num_bytes=lambda row: row.size)
         found = ahead if is_far else map(fetch, rows)
         for row, image in zip(rows, found, strict=True):
-            values: dict[str, Values] = {"label": row.label, "key": image.path}
-            yield convert_images(rules, [image], values, schema.names)
+            values: dict[str, Values] = {"label": row.label, "key": to_bytes(row.key)}
+            yield convert_images(rules, {"image": image}, values, schema.names)
 
 
 def _stage_pairs(

@@ -309,7 +309,7 @@ MASKS = [
         GRAY & 0x7F, ".tif", count=AGAIN) for order in "<>"),
     one_mask("with overviews", png(1), tiff(Page(MASK), Page(MASK[::2], kind=1)), MASK, ".tif", count=AGAIN),
     one_mask("of 16 bits next to JPEG", jpeg(1), picture(DEEP), DEEP, features="mask uint16 ? ? 1",
-        mask_depth=16, count={"known by content": 1}),
+        mask_depth=16),
     one_mask("of 16 bits", png(1), picture(DEEP), DEEP, features="mask uint16 ? ? 1", mask_depth=16),
     one_mask("of 8 bits as 16", png(1), picture(MASK), MASK.astype(np.uint16), features="mask uint16 ? ? 1",
         mask_depth=16, count=AGAIN),
@@ -378,7 +378,6 @@ def of_columns(name, data, expected, **roles):
     return row(name, {"in/t.parquet": columns}, table("in/t.parquet", roles), expected)
 
 
-TWICE = {"known by content": 2}
 SHOWN = {"0": {"image": png(1), "other": MASK}}
 DOUBTFUL = [
     of_several("a mask of the right image", "small.png", "plain.png", {"left": RGB[:3, :4], "right": RGB,
@@ -387,10 +386,10 @@ DOUBTFUL = [
     of_several("a mask of two views", "plain.png", "turned.png", None),
     of_columns("a column that may be masks", picture(MASK), refused(InputError, "{'other': 'image'}",
         "{'other': 'mask'}", "{'other': 'value'}")),
-    *(of_columns(f"a column declared as {role}", picture(MASK), stored({"train": SHOWN}, conversions=TWICE),
+    *(of_columns(f"a column declared as {role}", picture(MASK), stored({"train": SHOWN}),
         other=role) for role in ("mask", "image")),
     of_columns("a column of gray JPEG", picture(FLAT[..., 0], ".jpg"), stored({"train": {"0": {
-        "image": png(1), "other": FLAT[..., 0]}}}, conversions=TWICE), other="image"),
+        "image": png(1), "other": FLAT[..., 0]}}}), other="image"),
     row("a column of paths that may be masks", {"in/a.png": 1, "in/m.png": MASK,
         "in/t.csv": "file_name,seg_file_name\na.png,m.png\n"}, table("in/t.csv"), refused(InputError,
         "{'seg_file_name': 'mask'}")),

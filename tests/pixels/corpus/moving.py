@@ -192,5 +192,5 @@ else:
         # the decoder rotates it and then reports it as upright
         "HEIC, turned": converted(".heic", _heif(RGB, exif=exif(6).tobytes())),
         "HEIC, cut": rejected(".heic", _heif(RGB)[:-300], "damaged"),
-        "HEIC as .jpg": converted(".jpg", _heif(RGB), "known by content"),
+        "HEIC as .jpg": converted(".jpg", _heif(RGB)),
     }
