@@ -193,10 +193,6 @@ class ImageFolder(Source):
                 code="no-inputs",
             )
         warnings: list[str] = []
-        if files.empty:
-            # perhaps a class whose images were not copied; only disks have empty folders, so it is no class
-            names = counted(len(files.empty), "empty folder")
-            warnings.append(f"{names}, such as {to_text(files.empty[0])!r}")
         # patterns choose images; their masks follow
         files, split_of, digest = self._chosen(files, warnings)
         listing = self._arranged(tree.root, files, mask_folders, split_of, warnings)
