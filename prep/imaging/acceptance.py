@@ -64,6 +64,10 @@ def _loss(image: Header, options: ImageOptions) -> str | None:
         return f"TIFF with {name} inside, whose missing pixels go unnoticed; save it with another compression"
     if image.format == "TIFF" and image.bits == 12:
         return "TIFF of 12 bits; save it with 16"
+    if image.mode == "F":
+        return "floating point numbers; 'tfshards build arrays' stores arrays of them as float32"
+    if image.depth == "gray" and image.bits > 16 and not options.mask and options.depth == 8:
+        return f"{image.bits} bits, of which no file states what is white; depth=16 keeps values up to 65535"
     read = Image.getmodebands(image.mode)
     if image.num_bands > read:
         bands = f"has {image.num_bands} bands, but {image.mode} has {read}"

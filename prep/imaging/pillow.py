@@ -156,10 +156,8 @@ class Header(NamedTuple):
     built: Structure | None = None
 
     @property
-    def depth(self) -> Literal["8", "gray", "color", "float"]:
-        """Whether samples have at most 8 bits, more in gray, more that Pillow drops, or are floats."""
-        if self.mode == "F":
-            return "float"
+    def depth(self) -> Literal["8", "gray", "color"]:
+        """Whether samples have at most 8 bits, more in gray, or more that Pillow drops."""
         return "gray" if self.mode.startswith("I") else "color" if self.bits > 8 else "8"
 
     @property

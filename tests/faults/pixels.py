@@ -59,13 +59,6 @@ FAULTS = [
         "tests/loader/test_images.py::test_images_are_resized_and_cut_as_their_names_say",
     ),
     ("16 bits keep the lower byte", CONVERT, "values >> 8", "values & 255", SHOWN),
-    (
-        "floats out of range become white",
-        CONVERT,
-        "if not ((values >= 0) & (values <= 1)).all():",
-        "if False:",
-        OUTCOMES,
-    ),
     ("alpha is dropped without a count", CONVERT, 'note("alpha over white")', "pass", OUTCOMES),
     ("resized photos get another filter", CONVERT, "Resampling.LANCZOS, red", "Resampling.BOX, red", BYTES),
     ("AVIF of 10 bits is taken for one of 8", PILLOW, "(each >> 5 & 2)", "0", OUTCOMES),
