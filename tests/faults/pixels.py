@@ -84,8 +84,8 @@ FAULTS = [
     (
         "Pillow's messages are printed",
         PILLOW,
-        '(_logger, "disabled", True)',
-        '(_logger, "disabled", False)',
+        '"disabled", True)',
+        '"disabled", False)',
         "tests/prep/test_images.py::test_messages_of_pillow_which_name_no_file_are_not_printed",
     ),
     ("a quality of JPEG is lost", CONVERT, "quality=options.quality", "quality=75", BYTES),
