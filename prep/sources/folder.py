@@ -18,7 +18,7 @@ from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Listing, Outcome, Reader, Row, Source
 from tfshards.prep.sources.classes import ClassNames, given_class_names, twins
 from tfshards.prep.sources.fetching import FILES_AHEAD, unreadable
-from tfshards.prep.sources.keys import KEY_FEATURE, groups_of_keys, to_bytes, to_text
+from tfshards.prep.sources.keys import KEY_FEATURE, groups_of_keys, to_bytes
 from tfshards.prep.sources.kinds import check_num_inputs
 from tfshards.prep.sources.layout import check_paths_of_splits, find_layout
 from tfshards.prep.sources.marks import ALWAYS, NOTHING, check_marks, refusal
@@ -36,7 +36,7 @@ from tfshards.prep.sources.pictures import (
 from tfshards.prep.sources.split_lists import read_split_lists
 from tfshards.prep.sources.tree import FolderFiles, RemoteTree, Tree, tree_of
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
-from tfshards.schemas.errors import check_instance, check_path, counted
+from tfshards.schemas.errors import check_instance, check_path
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.storage import AnyPath, any_path, in_flight
 
@@ -159,11 +159,10 @@ class ImageFolder(Source):
             listing, masks = self._listing(tree)
         except OSError as error:
             raise unreadable(error.filename or tree.root, error) from None
-        if group_by == "folder":
-            listing = replace(listing, groups=[os.path.dirname(key) for key in listing.keys])
-        elif group_by is not None:
+        if group_by is not None:
             allowed = "'folder', or a regular expression with one (group)"
-            listing = replace(listing, groups=groups_of_keys(group_by, listing.keys, allowed))
+            folders = [*map(os.path.dirname, listing.keys)] if group_by == "folder" else None
+            listing = replace(listing, groups=folders or groups_of_keys(group_by, listing.keys, allowed))
         # which images are accepted, and how they are converted, depends on the versions of the decoders
         options = {"source": "images", **self.images.to_json(), **self._recorded()}
         options |= decoders_of(self.images, has_masks=masks is not None)
@@ -197,12 +196,9 @@ class ImageFolder(Source):
         files, split_of, digest = self._chosen(files, warnings)
         listing = self._arranged(tree.root, files, mask_folders, split_of, warnings)
         if mask_folders is not None and masks is not None:
-            masks, lone = pair_masks(tree.root, mask_folders, listing.keys, masks)
-            if lone:
-                listing = replace(listing, skipped={**listing.skipped, "mask without an image": len(lone)})
-                warnings.append(
-                    f"{counted(len(lone), 'mask')} without an image, such as {to_text(lone[0])!r}"
-                )
+            masks, num_lone = pair_masks(mask_folders, listing.keys, masks)
+            if num_lone:
+                listing = replace(listing, skipped={**listing.skipped, "mask without an image": num_lone})
             if self.mask_dir is None and not self.as_is:
                 warnings.append(
                     "'masks' next to 'images' is taken for their masks, the feature 'mask'; split_folders={} "

@@ -47,7 +47,7 @@ FAULTS = [
      "rejected=0,",
      f"{FOLDERS}[damaged_files_are_counted]"),
     ("masks without an image are not counted", "prep/sources/folder.py",
-     "\"mask without an image\": len(lone)}",
+     "\"mask without an image\": num_lone}",
      "\"mask without an image\": 0}",
      f"{IMAGES}[masks_and_images_that_are_alone]"),
     ("hidden files are images", "prep/sources/tree.py",
