@@ -400,7 +400,6 @@ WRONG = {
     "all frames": {"animation": "all"}, "another format": {"format": "tiff"},
     "another check": {"check": "all"}, "any depth": {"depth": "keep"},
     "a size of one number": {"resize": "256"}, "no pixels": {"resize": "short=0"},
-    "a side of JPEG": {"resize": "1x65501", "format": "jpeg"},
     "quality 0": {"jpeg_quality": 0}, "quality 101": {"jpeg_quality": 101},
     "no pixels allowed": {"max_pixels": 0},
     "JPEG of 4 channels": {"format": "jpeg", "channels": 4},
