@@ -10,7 +10,7 @@ from numbers import Integral
 from typing import ClassVar, Literal, TypeAlias
 
 from tfshards.prep.option import changed_options, check_choices
-from tfshards.prep.planning.splits import exact_ratios, parse_fraction
+from tfshards.prep.planning.splits import exact_ratios, share_of
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.compression import Compression, recorded_release
 from tfshards.schemas.errors import counted, parse_size
@@ -70,14 +70,7 @@ class Options:
         parse_shard_size(self.shard_size)
         if self.name is not None and name_fault(self.name):
             raise OptionsError(f"name={name_fault(self.name)}")
-        try:
-            is_share = 0 <= self.rejected_share <= 1
-        except (ValueError, ZeroDivisionError):
-            is_share = False
-        if not is_share:
-            raise OptionsError(
-                f"max_rejected={str(self.max_rejected)!r} must be from 0% to 100%, such as 1% or 0.01"
-            )
+        share_of("max_rejected", self.max_rejected)
 
     @property
     def ratios(self) -> dict[str, Fraction]:
@@ -92,7 +85,7 @@ class Options:
     @property
     def rejected_share(self) -> Fraction:
         """Exact value of ``max_rejected``."""
-        return parse_fraction(str(self.max_rejected))
+        return share_of("max_rejected", self.max_rejected)
 
     def to_json(self) -> dict[str, Json]:
         """Return the options that change which bytes are written, for the build id and the manifest."""
