@@ -286,7 +286,8 @@ def _warnings(path: Path, files: Collection[Path], unread: Counter[str]) -> Iter
         yield f"not read in {path / 'annotations'}: {', '.join(others)}; each can be built by its name"
     counts = [f"{name} ({count:,})" for name, count in sorted((+unread).items())]
     if counts:
-        yield f"not stored: {', '.join(counts)}; segmentations=True keeps polygons"
+        remedy = "; segmentations=True keeps polygons" * (unread["annotations.segmentation"] > 0)
+        yield f"not stored: {', '.join(counts)}{remedy}"
 
 
 def _other_sizes(root: Path, sizes: Mapping[bytes, tuple[object, object]], inside: Boundary) -> Iterator[str]:
