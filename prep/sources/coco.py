@@ -296,8 +296,9 @@ def _other_sizes(root: Path, sizes: Mapping[bytes, tuple[object, object]], insid
     wrong = []
     for name in compared:
         path = os.path.join(os.fsencode(root), name)
+        inside.check(path, to_text(name))
         with suppress(OSError):
-            header = stored_header(read_most(path, MAX_BYTES)[1] or b"") if inside.holds(path) else None
+            header = stored_header(read_most(path, MAX_BYTES)[1] or b"")
             # an EXIF tag may turn an image
             if header and sizes[name] not in (header.size, header.size[::-1]):
                 wrong.append(f"{to_text(name)!r}: {header.size}, not {sizes[name]}")
