@@ -178,7 +178,7 @@ class SourceBuild(Job):
         listing = self.plan.listing
         for shard in _shards_of(layouts):
             numbers = layouts[shard.split][shard.shard_index]
-            text = inputs_plan(listing.columns(numbers))
+            text = inputs_plan(listing.fields_of(numbers))
             yield ShardPlan(shard, text, Amount(len(numbers), int(listing.sizes[numbers].sum())))
 
     def write(self, folder: BuildFolder) -> Draft:

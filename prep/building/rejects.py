@@ -217,8 +217,7 @@ def final_layouts(
             )
         if accepted[split] < len(layout):
             counts = {name: len(shards) for name, shards in plan.layouts.items()}
-            fault = too_many_shards(f"shards={len(layout)}", split, counts, accepted)
-            raise BuildError(f"after rejects, {fault}")
+            raise BuildError(f"after rejects, {too_many_shards(split, counts, accepted)}")
         layouts[split] = rebalance(layout, rejected)
     return layouts
 

@@ -262,7 +262,7 @@ def _check_rows(reader: Reader, origin: Origin, numbers: IntArray) -> None:
         for shard in manifest.shards:
             rows = numbers[start : start + shard.num_examples]
             start += shard.num_examples
-            pieces = [*source.pieces(inputs_plan(listing.columns(rows)))]
+            pieces = [*source.pieces(inputs_plan(listing.fields_of(rows)))]
             lengths = np.array([length for piece in pieces for length in piece.frames.lengths], np.int64)
             checksums = np.frombuffer(b"".join(piece.frames.footers for piece in pieces), "<u4")
             if examples_digest(lengths - FRAME_OVERHEAD, checksums) != shard.examples_digest:
@@ -281,7 +281,7 @@ def _rejected_again(listing: Listing, reader: Reader, origin: Origin) -> tuple[l
     source = EncodedInputs(reader, listing.schema, "none", finds_duplicates=True)
     # what is rejected, and the digests of the contents of the others
     found: dict[str, Reject | str] = {}
-    for piece in source.pieces(inputs_plan(listing.columns(np.array(read, np.int64)))):
+    for piece in source.pieces(inputs_plan(listing.fields_of(np.array(read, np.int64)))):
         found |= {reject.key: reject for reject in piece.rejected}
         found |= zip(map(to_text, piece.keys), filter(None, piece.contents), strict=True)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tfshards.prep.imaging import jpeg, png
-from tfshards.prep.imaging.formats import SUFFIXES, format_named
+from tfshards.prep.imaging.formats import format_named
 from tfshards.prep.imaging.options import LONGEST, MAX_FRAMES, MAX_SIDE, Channels, ImageOptions
 from tfshards.prep.imaging.pillow import Header, Image
 from tfshards.prep.imaging.reasons import ImageError, Reason
@@ -64,6 +64,10 @@ def _loss(image: Header, options: ImageOptions) -> str | None:
         return f"TIFF with {name} inside, whose missing pixels go unnoticed; save it with another compression"
     if image.format == "TIFF" and image.bits == 12:
         return "TIFF of 12 bits; save it with 16"
+    if image.mode == "F":
+        return "floating point numbers; 'tfshards build arrays' stores arrays of them as float32"
+    if image.depth == "gray" and image.bits > 16 and not options.mask and options.depth == 8:
+        return f"{image.bits} bits, of which no file states what is white; depth=16 keeps values up to 65535"
     read = Image.getmodebands(image.mode)
     if image.num_bands > read:
         bands = f"has {image.num_bands} bands, but {image.mode} has {read}"
@@ -91,10 +95,8 @@ def check_pixels(image: Header, data: bytes) -> None:
         raise ImageError(Reason.DAMAGED, fault)
 
 
-def notes_of(image: Header, suffix: bytes) -> Iterator[str]:
+def notes_of(image: Header) -> Iterator[str]:
     """Yield the properties of a kept or converted image that the manifest counts."""
-    if SUFFIXES.get(suffix) != image.format:
-        yield "known by content"
     if image.has_profile:
         yield "color profile ignored"
     if image.num_frames > 1:

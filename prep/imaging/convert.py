@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from tfshards.prep.imaging.acceptance import check_side, check_size
 from tfshards.prep.imaging.options import ImageOptions
-from tfshards.prep.imaging.pillow import Header, Image, Picture, one_at_a_time
+from tfshards.prep.imaging.pillow import Header, Image, Picture
 from tfshards.prep.imaging.reasons import ImageError, Reason
 from tfshards.schemas import pixel_files
 
@@ -67,7 +67,7 @@ def convert(
     is_deep = options.depth == 16
     if options.mask:
         picture = _class_numbers(image, header, is_deep=is_deep)
-    elif header.depth not in ("gray", "float"):
+    elif header.depth != "gray":
         picture = _with_channels(image, options, notes.append)
     elif is_deep:
         if header.is_transparent:
@@ -98,7 +98,7 @@ def _class_numbers(image: Image.Image, header: Header, *, is_deep: bool) -> Imag
     """
     if image.mode == "P":
         return Image.fromarray(np.asarray(image))
-    if is_deep and header.depth in ("gray", "float"):
+    if is_deep and header.depth == "gray":
         return Image.fromarray(_gray_values(image))
     if image.mode in ("1", "L"):
         values = np.asarray(image.convert("L"))
@@ -119,9 +119,6 @@ def _gray_values(image: Image.Image) -> npt.NDArray[np.uint16]:
     Raises:
         ImageError: they do not fit 16 bits.
     """
-    if image.mode == "F":
-        detail = "floats do not fit 16 bits; 'tfshards build arrays' stores arrays of them as float32"
-        raise ImageError(Reason.UNSUPPORTED, detail)
     values = np.asarray(image)
     if not ((values >= 0) & (values <= _WHITE)).all():
         raise ImageError(Reason.UNSUPPORTED, f"mode {image.mode}: has values outside of 0 to {_WHITE}")
@@ -129,21 +126,9 @@ def _gray_values(image: Image.Image) -> npt.NDArray[np.uint16]:
 
 
 def _with_eight_bits(image: Image.Image, header: Header, note: Callable[[str], None]) -> Image.Image:
-    """Return a loaded gray image with more than 8 bits, or of floats, with 8.
-
-    The upper 8 of 16 bits are used, as in TensorFlow and, for color, in Pillow. White is 65,535 for 32-bit
-    integers and 1.0 for floats; a picture with values outside that range is rejected, since files do not
-    state what these mean.
-    """
-    values = np.asarray(image)
-    if image.mode == "F":
-        note("float to 8 bits")
-        if not ((values >= 0) & (values <= 1)).all():
-            raise ImageError(Reason.UNSUPPORTED, "mode F: has values outside of 0 (black) to 1 (white)")
-        return Image.fromarray(np.rint((1 - values if header.is_inverted else values) * 255).astype(np.uint8))
-    note("16 bits to 8" if header.bits <= 16 else "32 bits to 8")
-    if image.mode == "I" and not ((values >= 0) & (values <= _WHITE)).all():
-        raise ImageError(Reason.UNSUPPORTED, "mode I: has values outside of 0 (black) to 65535 (white)")
+    """Return the upper 8 bits of a gray image with more, as TensorFlow and, for color, Pillow do."""
+    note("16 bits to 8")
+    values = _gray_values(image)
     upper = (values >> 8).astype(np.uint8)
     gray = Image.fromarray(255 - upper if header.is_inverted else upper)
     if header.is_transparent:
@@ -239,8 +224,7 @@ def encoded_picture(picture: Picture) -> bytes:
         OSError, ValueError: its file is damaged, or no format has its mode.
     """
     file = io.BytesIO()
-    with one_at_a_time(picture.size):
-        picture.load()
+    picture.load()
     # in a TIFF, Pillow would take the orientation as the file's
     exif = {"exif": picture.info["exif"]} if picture.info.get("exif") else {}
     if picture.mode in _IN_PNG:
@@ -296,8 +280,7 @@ def orientation_of(image: Image.Image) -> int:
     """Return the EXIF orientation, 1 to 8; 1 if it is missing or cannot be read."""
     if image.format == "PNG":
         # EXIF may follow the pixels; faults of the pixels are raised here rather than ignored below
-        with one_at_a_time(image.size):
-            image.load()
+        image.load()
     try:
         found = image.getexif().get(_ORIENTATION, 1)
     except Exception:  # damaged EXIF is ignored: the pixels may be sound

@@ -23,7 +23,6 @@ from tfshards.prep.imaging.pillow import (
     Header,
     Image,
     header_of,
-    one_at_a_time,
     opened,
 )
 from tfshards.prep.imaging.reasons import ImageError, Reason
@@ -43,15 +42,12 @@ class Normalized(NamedTuple):
     view: Geometry | None
 
 
-def normalize(
-    data: bytes, options: ImageOptions, suffix: bytes = b"", images: Sequence[Geometry] = ()
-) -> Normalized:
+def normalize(data: bytes, options: ImageOptions, images: Sequence[Geometry] = ()) -> Normalized:
     """Return ``data`` itself if TensorFlow and Pillow decode it to the same pixels, else re-encode the image.
 
     Args:
         data: content of the file, whose size was checked when it was read.
         options: how to convert and check it.
-        suffix: of the file's name, lowercase, with the dot; the content takes precedence.
         images: those that a mask may belong to; it is turned like them, and has their size.
 
     Raises:
@@ -62,13 +58,13 @@ def normalize(
     if not data:
         raise ImageError(Reason.EMPTY, "the file has no bytes")
     built = jpeg.structure(data) if data.startswith(jpeg.START) else None
-    kept = _kept_jpeg(built, data, options, suffix) if built and not options.mask else None
+    kept = _kept_jpeg(built, data, options) if built and not options.mask else None
     if kept is not None:
         return kept
     with opened(data, options.max_pixels) as image:
         header = header_of(image, data, built)
         check_header(header, options)
-        notes = list(notes_of(header, suffix))
+        notes = list(notes_of(header))
         view, turn = _turned(image, options, images)
         size = options.size.size(*view.upright) if options.size else view.upright
         keeps = view.orientation == 1 and size == image.size and is_kept(header, data, options)
@@ -76,19 +72,17 @@ def normalize(
         if keeps:
             # The whole JPEG stream is decoded, but only gray pixels of an eighth of the size: half the cost.
             image.draft("L", (max(1, image.width // 8), max(1, image.height // 8)))
-            with one_at_a_time(image.size):
-                image.load()
+            image.load()
             return Normalized(data, tuple(notes), view)
         if size != view.upright and not options.mask:
             wide, high = (REDUCING_GAP * side for side in size)
             image.draft(None, (high, wide) if turn in SIDEWAYS else (wide, high))
-        with one_at_a_time(image.size):
-            encoded = convert(image, header, options, notes, turn=turn, size=size)
+        encoded = convert(image, header, options, notes, turn=turn, size=size)
     turned = ("orientation applied",) if view.orientation != 1 else ()
     return Normalized(encoded, (*notes, *turned, "re-encoded"), view)
 
 
-def _kept_jpeg(built: jpeg.Structure, data: bytes, options: ImageOptions, suffix: bytes) -> Normalized | None:
+def _kept_jpeg(built: jpeg.Structure, data: bytes, options: ImageOptions) -> Normalized | None:
     """Return a JPEG that can be kept without opening it with Pillow, or None for the complete check.
 
     This is a shortcut for the most common files: Pillow's parser takes a sixth of the time of the check. It
@@ -107,12 +101,11 @@ def _kept_jpeg(built: jpeg.Structure, data: bytes, options: ImageOptions, suffix
             return None
         # The whole stream is decoded, but only gray pixels of an eighth of the size: half the cost.
         eighth = (-(-size[0] // 8), -(-size[1] // 8))
-        with one_at_a_time(size):
-            # arguments of the decoder: output mode, color space of the input (as stated in it), scale
-            Image.frombytes("L", eighth, data, "jpeg", "L", "", 8, 0)
+        # arguments of the decoder: output mode, color space of the input (as stated in it), scale
+        Image.frombytes("L", eighth, data, "jpeg", "L", "", 8, 0)
     except (ImageError, OSError, ValueError):
         return None
-    return Normalized(data, tuple(notes_of(header, suffix)), Geometry(size))
+    return Normalized(data, tuple(notes_of(header)), Geometry(size))
 
 
 def _turned(image: Image.Image, options: ImageOptions, images: Sequence[Geometry]) -> tuple[Geometry, int]:

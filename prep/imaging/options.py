@@ -115,12 +115,8 @@ class ImageOptions:
         if not isinstance(self.resize, (str, type(None))):
             raise OptionsError(f"resize={self.resize!r} must be text, such as 'short=256' or '224x224'")
         self._check_pairs()
-        if self.size is None or self.size.side is not None:
-            return
-        longest = LONGEST.get(self.format, MAX_SIDE)
-        if max(self.size.height, self.size.width) > longest:
-            raise OptionsError(f"resize={self.resize!r} exceeds {longest}, the longest side of {self.format}")
-        if self.size.height * self.size.width > self.max_pixels:
+        size = self.size
+        if size is not None and size.side is None and size.height * size.width > self.max_pixels:
             raise OptionsError(f"resize={self.resize!r} has more pixels than max_pixels={self.max_pixels}")
 
     def _resolve_for_training(self, side: int) -> None:

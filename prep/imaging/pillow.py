@@ -8,7 +8,7 @@ import re
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from importlib.metadata import version
 from itertools import islice
@@ -34,11 +34,6 @@ from tfshards.schemas.errors import counted
 # For modules that pass pictures on without importing Pillow.
 Picture: TypeAlias = Image.Image
 
-# Above this, images are decoded one at a time, so that threads do not multiply the memory.
-_LARGE_PIXELS = 16_000_000
-_large = threading.Lock()
-_NO_LOCK = nullcontext()
-
 
 def decoder_versions() -> dict[str, str]:
     """Return the versions of the packages that decode and encode."""
@@ -61,38 +56,35 @@ def formats() -> tuple[str, ...]:
     return tuple(names)
 
 
-def one_at_a_time(size: tuple[int, int]) -> AbstractContextManager[object]:
-    """Return a lock that lets one thread at a time decode large images; small ones are not locked."""
-    return _NO_LOCK if size[0] * size[1] < _LARGE_PIXELS else _large
-
-
+# Settings of Pillow, which belong to the process: training scripts often set the first one, the second is
+# checked here, and messages of the third name no file.
+_SETTINGS = (
+    (ImageFile, "LOAD_TRUNCATED_IMAGES", False),
+    (Image, "MAX_IMAGE_PIXELS", None),
+    (logging.getLogger("PIL.TiffImagePlugin"), "disabled", True),
+)
 _lock = threading.Lock()
 _users = 0
 _restored = ExitStack()
-# It names no file in its messages.
-_logger = logging.getLogger("PIL.TiffImagePlugin")
 
 
 @contextmanager
-def opened(data: bytes, max_pixels: int = DEFAULT_MAX_PIXELS) -> Iterator[Image.Image]:
+def opened(data: bytes, max_pixels: int = 2 * DEFAULT_MAX_PIXELS) -> Iterator[Image.Image]:
     """Open an image without Pillow's warnings and messages, whatever the settings of the process are.
 
     Whatever Pillow warns about is checked by this package.
 
     Raises:
-        ImageError: the image cannot be opened, or decoded in the block, or has more than twice
-            ``max_pixels``, or of the largest that threads give at the same time.
+        ImageError: the image cannot be opened, or decoded in the block, or has more than ``max_pixels``.
     """
-    quiet = _quiet(max_pixels)
     try:
-        with quiet, Image.open(io.BytesIO(data), formats=formats()) as image:
+        with _quiet(), Image.open(io.BytesIO(data), formats=formats()) as image:
+            if image.width * image.height > max_pixels:
+                sides = f"{image.width} x {image.height} pixels"
+                raise ImageError(Reason.TOO_LARGE, f"{sides}; at most {max_pixels}")
             yield image
     except ImageError:
         raise
-    except Image.DecompressionBombError as error:
-        # Pillow states twice the limit
-        size = str(error).partition(" exceeds")[0]
-        raise ImageError(Reason.TOO_LARGE, f"{size}; at most {max_pixels}") from None
     except UnidentifiedImageError:
         why = _why_not_opened(data)
         if why is not None:
@@ -106,25 +98,20 @@ def opened(data: bytes, max_pixels: int = DEFAULT_MAX_PIXELS) -> Iterator[Image.
 
 
 @contextmanager
-def _quiet(max_pixels: int = DEFAULT_MAX_PIXELS) -> Iterator[None]:
-    """Set the settings of Pillow, which belong to the process.
+def _quiet() -> Iterator[None]:
+    """Set the settings of Pillow.
 
     The last thread restores them: if each had its own ``warnings.catch_warnings``, threads would restore each
     other's filters and leave them changed.
     """
     global _users
-    # training scripts often set LOAD_TRUNCATED_IMAGES
-    truncated = (ImageFile, "LOAD_TRUNCATED_IMAGES", False)
     with _lock:
         if not _users:
             _restored.enter_context(warnings.catch_warnings())
             warnings.simplefilter("ignore")
-        limit, silence = (Image, "MAX_IMAGE_PIXELS", max_pixels), (_logger, "disabled", True)
-        for owner, name, value in (truncated, limit, silence):
-            before = getattr(owner, name)
-            if not _users:
-                _restored.callback(setattr, owner, name, before)
-            setattr(owner, name, max(before, value) if _users else value)
+            for owner, name, value in _SETTINGS:
+                _restored.callback(setattr, owner, name, getattr(owner, name))
+                setattr(owner, name, value)
         _users += 1
     try:
         yield
@@ -169,10 +156,8 @@ class Header(NamedTuple):
     built: Structure | None = None
 
     @property
-    def depth(self) -> Literal["8", "gray", "color", "float"]:
-        """Whether samples have at most 8 bits, more in gray, more that Pillow drops, or are floats."""
-        if self.mode == "F":
-            return "float"
+    def depth(self) -> Literal["8", "gray", "color"]:
+        """Whether samples have at most 8 bits, more in gray, or more that Pillow drops."""
         return "gray" if self.mode.startswith("I") else "color" if self.bits > 8 else "8"
 
     @property

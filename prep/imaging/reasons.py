@@ -63,21 +63,7 @@ LOSSES = (
         "'tfshards build arrays' stores arrays of them as they are",
         "with more than 8 bits per sample in color: reduced to 8",
     ),
-    Loss(
-        "32 bits to 8",
-        "depth=16 keeps values up to 65535",
-        "with 32 bits per sample: reduced to 8, by dividing values up to 65535 by 256",
-    ),
-    Loss(
-        "float to 8 bits",
-        "'tfshards build arrays' stores arrays of them as they are",
-        "of floating point numbers: reduced to 8 bits",
-    ),
-    Loss(
-        "alpha over white",
-        "channels=4 stores it",
-        "with transparency: drawn over white",
-    ),
+    Loss("alpha over white", "channels=4 stores it", "with transparency: drawn over white"),
     Loss("first frame", "no option stores the others: extract them before the build"),
     Loss(
         "color profile ignored",

@@ -10,7 +10,7 @@ from numbers import Integral
 from typing import ClassVar, Literal, TypeAlias
 
 from tfshards.prep.option import changed_options, check_choices
-from tfshards.prep.planning.splits import exact_ratios, parse_fraction
+from tfshards.prep.planning.splits import exact_ratios, share_of
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.compression import Compression, recorded_release
 from tfshards.schemas.errors import counted, parse_size
@@ -70,14 +70,7 @@ class Options:
         parse_shard_size(self.shard_size)
         if self.name is not None and name_fault(self.name):
             raise OptionsError(f"name={name_fault(self.name)}")
-        try:
-            is_share = 0 <= self.rejected_share <= 1
-        except (ValueError, ZeroDivisionError):
-            is_share = False
-        if not is_share:
-            raise OptionsError(
-                f"max_rejected={str(self.max_rejected)!r} must be from 0% to 100%, such as 1% or 0.01"
-            )
+        share_of("max_rejected", self.max_rejected)
 
     @property
     def ratios(self) -> dict[str, Fraction]:
@@ -92,7 +85,7 @@ class Options:
     @property
     def rejected_share(self) -> Fraction:
         """Exact value of ``max_rejected``."""
-        return parse_fraction(str(self.max_rejected))
+        return share_of("max_rejected", self.max_rejected)
 
     def to_json(self) -> dict[str, Json]:
         """Return the options that change which bytes are written, for the build id and the manifest."""
@@ -137,13 +130,11 @@ class ShardCounts:
     METAVAR: ClassVar[str] = "[SPLIT=]N"
 
     def __post_init__(self) -> None:
-        asked_for = {_asked(split, count): count for split, count in self.by_split.items()}
-        if self.default is not None:
-            asked_for[f"shards={self.default!r}"] = self.default
-        for asked, count in asked_for.items():
+        counts = [*self.by_split.values(), *([] if self.default is None else [self.default])]
+        for count in counts:
             if not isinstance(count, Integral) or isinstance(count, bool) or count < 1:
                 allowed = 'an integer of at least 1, or a dict such as {"train": 64, "val": 8}'
-                raise OptionsError(f"{asked} must be {allowed}")
+                raise OptionsError(f"shards={count!r} must be {allowed}")
 
     @classmethod
     def parse(cls, texts: Sequence[str]) -> ShardCounts:
@@ -160,8 +151,7 @@ class ShardCounts:
                     f"shards={text!r} must be N or SPLIT=N with a whole number, such as 64 or val=8"
                 )
             if split in found:
-                of = f"the split {split!r}" if split else "every split"
-                raise OptionsError(f"shards={text!r}: the number of shards of {of} is given twice")
+                raise OptionsError(f"shards={text!r}: this number is given twice; leave out one of them")
             found[split] = int(number)
         return cls(found.pop("", None), found)
 
@@ -187,8 +177,8 @@ class ShardCounts:
         gets one.
         """
         if unknown := sorted(set(self.by_split) - set(num_examples)):
-            asked = _asked(unknown[0], self.by_split[unknown[0]])
-            raise InputError(f"{asked} must name one of {', '.join(num_examples)}", code="split-unknown")
+            known = ", ".join(num_examples)
+            raise InputError(f"shards= names {unknown[0]!r}; name some of {known}", code="split-unknown")
         if shard_size is not None and set(self.by_split) == set(num_examples):
             raise InputError("shard_size= has no effect: shards= names every split; leave out one of them")
         counts = {
@@ -197,8 +187,7 @@ class ShardCounts:
         }
         for split, count in counts.items():
             if count > max(1, num_examples[split]):
-                asked = _asked(split, count) if split in self.by_split else f"shards={count}"
-                raise too_many_shards(asked, split, counts, num_examples)
+                raise too_many_shards(split, counts, num_examples)
         return counts
 
 
@@ -206,18 +195,12 @@ class ShardCounts:
 Shards: TypeAlias = ShardCounts | int | Mapping[str, int] | None
 
 
-def too_many_shards(
-    asked: str, split: str, counts: Mapping[str, int], num_examples: Mapping[str, int]
-) -> InputError:
-    """Return the error about a split with more shards, ``asked`` as in ``shards=3``, than examples."""
+def too_many_shards(split: str, counts: Mapping[str, int], num_examples: Mapping[str, int]) -> InputError:
+    """Return the error about a split with more shards than examples."""
     most = {name: min(count, max(1, num_examples[name])) for name, count in counts.items()}
     text = json.dumps(most if len(most) > 1 else most[split])
     return InputError(
-        f"{asked} exceeds the {counted(num_examples[split], 'example')} of split {split!r}; use at most "
-        f"shards={text}",
+        f"shards={counts[split]} exceeds the {counted(num_examples[split], 'example')} of split {split!r}; "
+        f"use at most shards={text}",
         code="shards-too-many",
     )
-
-
-def _asked(split: str, count: object) -> str:
-    return f'shards={{"{split}": {count!r}}}'

@@ -13,6 +13,7 @@ import math
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import accumulate, pairwise
@@ -61,22 +62,26 @@ def exact_ratios(splits: Mapping[str, str | float | Fraction]) -> dict[str, Frac
     for name, given in splits.items():
         if fault := name_fault(name):
             raise OptionsError(f"the split name {fault}")
-        try:
-            ratios[name] = parse_fraction(str(given))
-        except (ValueError, ZeroDivisionError):
-            raise OptionsError(f"the ratio {name}={given} must be a number, such as 0.9 or 10%") from None
-        if not 0 < ratios[name] <= 1:
-            raise OptionsError(f"split {name!r}: the ratio {given} must be above 0 and at most 1, as 80%")
-    if ratios and sum(ratios.values()) != 1:
+        ratios[name] = share_of(f"the ratio {name}", given)
+    if ratios and (sum(ratios.values()) != 1 or 0 in ratios.values()):
         total = f"{float(sum(ratios.values())):g}"
         texts = " + ".join(f"{name}={given}" for name, given in splits.items())
-        raise OptionsError(f"the split ratios {texts} add up to {total}; they must add up to 1")
+        raise OptionsError(f"the split ratios {texts} add up to {total}; they must, without 0, add up to 1")
     return ratios
 
 
-def parse_fraction(text: str) -> Fraction:
-    """Return the exact value of a text such as ``0.9``, ``90%`` or ``2/3``, or raise as ``Fraction`` does."""
-    return Fraction(text[:-1]) / 100 if text.endswith("%") else Fraction(text)
+def share_of(name: str, given: str | float | Fraction) -> Fraction:
+    """Return the exact value of a share such as ``0.9``, ``90%`` or ``2/3``.
+
+    Raises:
+        OptionsError: it is not from 0 to 1; ``name`` is what it is.
+    """
+    text, share = str(given), Fraction(-1)
+    with suppress(ValueError, ZeroDivisionError):
+        share = Fraction(text[:-1]) / 100 if text.endswith("%") else Fraction(text)
+    if not 0 <= share <= 1:
+        raise OptionsError(f"{name}={text!r} must be from 0% to 100%, such as 1% or 0.01")
+    return share
 
 
 def split_by_ratio(

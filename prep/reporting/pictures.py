@@ -11,7 +11,7 @@ import numpy as np
 
 from tfshards.prep.imaging.convert import orientation_of, turned_upright
 from tfshards.prep.imaging.coordinates import Floats, edges_of
-from tfshards.prep.imaging.pillow import Image, ImageDraw, Picture, one_at_a_time, opened
+from tfshards.prep.imaging.pillow import Image, ImageDraw, Picture, opened
 from tfshards.prep.imaging.stored import stored_image, stretched
 from tfshards.schemas import Feature, Schema
 from tfshards.schemas.coordinates import Coordinates, coordinates_of
@@ -106,8 +106,7 @@ def scaled(image: Picture, side: int, *, is_upright: bool = True) -> Picture:
     """
     # a JPEG is decoded at the smallest scale that suffices
     image.draft("RGB", (2 * side, 2 * side))
-    with one_at_a_time(image.size):
-        image.load()
+    image.load()
     # Pillow turns TIFF files itself, and then reports no orientation
     orientation = orientation_of(image) if is_upright else 1
     picture = _in_color(image)

@@ -36,29 +36,8 @@ class Row(NamedTuple):
     stamp: int
 
 
-class Columns(NamedTuple):
-    """Examples as in ``Row``, by column: a plan has millions of them, too many for an object each."""
-
-    keys: Sequence[str]
-    labels: Sequence[int]
-    sizes: Sequence[int]
-    stamps: Sequence[int]
-
-    @classmethod
-    def of(cls, rows: Sequence[Row]) -> Columns:
-        """Return the columns of these rows."""
-        return cls(
-            [row.key for row in rows],
-            [row.label for row in rows],
-            [row.size for row in rows],
-            [row.stamp for row in rows],
-        )
-
-    def rows(self) -> list[Row]:
-        """Return the examples one by one."""
-        return list(map(Row._make, zip(*self, strict=True)))
-
-
+# The values of each field of rows: a plan has millions of them, too many for an object each.
+RowFields: TypeAlias = "Sequence[Sequence[str] | Sequence[int]]"
 # What a thread reads at a time: about this many bytes, and at most this many rows.
 _PIECE_BYTES, _PIECE_ROWS = 1 << 20, 512
 
@@ -137,11 +116,11 @@ class Listing:
         """Return the number of the example with this key, as plans store it, or None."""
         return find_key(self.keys, to_bytes(key))
 
-    def columns(self, numbers: IntArray) -> Columns:
+    def fields_of(self, numbers: IntArray) -> RowFields:
         """Return what plans hold of these examples."""
         keys = [to_text(self.keys[number]) for number in numbers.tolist()]
         labels = np.full(len(numbers), -1) if self.labels is None else self.labels[numbers]
-        return Columns(keys, labels.tolist(), self.sizes[numbers].tolist(), self.stamps[numbers].tolist())
+        return keys, labels.tolist(), self.sizes[numbers].tolist(), self.stamps[numbers].tolist()
 
 
 class Reader(Protocol):

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 from unicodedata import normalize
 
 import numpy as np
 
-from tfshards.prep.imaging.convert import orientation_of
-from tfshards.prep.imaging.masks import Geometry
 from tfshards.prep.imaging.options import MAX_BYTES
-from tfshards.prep.imaging.pillow import opened
-from tfshards.prep.imaging.reasons import ImageError
+from tfshards.prep.imaging.stored import stored_header
 from tfshards.prep.sources.annotations import Annotations, ImageRows, Values, is_text
 from tfshards.prep.sources.classes import usual_split
 from tfshards.prep.sources.fetching import Boundary, read_file
@@ -67,12 +63,10 @@ class Coco(Annotations):
         # a folder "annotations" is next to those of images
         above = path.parent.parent if path.parent.name == "annotations" else path.parent
         rows = ImageRows(Path(str(root or (path if path.is_dir() else above))))
-        inside = Boundary(rows.root, follow_links=self.follow_links)
         # what is not stored is not checked
         dropped = {name for name, role in self.roles.items() if role == "drop"}
-        values = {n: value for n, value in _VALUES.items() if dropped.isdisjoint(("objects", f"objects/{n}"))}
-        if self.segmentations:
-            values["polygons"] = _POLYGONS
+        names = [name for name in _ROLES if dropped.isdisjoint(("objects", f"objects/{name}"))]
+        names += ["polygons"] * self.segmentations
         class_names: dict[tuple[str, ...], Path] = {}
         sizes: dict[bytes, tuple[object, object]] = {}
         unread = Counter[str]()
@@ -86,20 +80,20 @@ class Coco(Annotations):
             # Windows writes paths with backslashes
             paths = {n: each["file_name"].replace("\\", "/") for n, each in images.items()}
             folder = _image_folder(file, [*paths.values()], rows.root)
-            inside.check(folder)
             by_id = {n: rows.add(folder / name, split, image_id=n) for n, name in paths.items()}
             stated = {n: (each.get("width"), each.get("height")) for n, each in images.items()}
             sizes |= {by_id[n]["file_name"]: size for n, size in stated.items() if None not in size}
-            categories = _by_id(file, document, "categories", "name") if "category" in values else {}
+            categories = _by_id(file, document, "categories", "name") if "category" in names else {}
             labels = {number: label for label, number in enumerate(sorted(categories))}
-            _add_objects(file, document["annotations"], by_id, labels, values, unread)
+            _add_objects(file, _entries(file, document, "annotations"), by_id, labels, names, unread)
             class_names.setdefault(tuple(categories[number]["name"] for number in labels), file)
         if len(class_names) > 1:
             first, other, *_ = class_names.values()
             raise InputError(f"{other}: its categories differ from those of {first}; build two datasets")
-        roles = {name: value.role for name, value in (_VALUES | values).items()}
-        if "keypoints" in values and not _complete_keypoints(rows.by_path.values()):
+        roles = {**_ROLES, **({"polygons": "xy"} if self.segmentations else {})}
+        if "keypoints" in names and not _complete_keypoints(rows.by_path.values()):
             del roles["keypoints"]
+        inside = Boundary(rows.root, follow_links=self.follow_links)
         warnings = [*_warnings(path, splits, unread), *_other_sizes(rows.root, sizes, inside)]
         return rows.table_rows(path, roles, next(iter(class_names)), warnings)
 
@@ -155,16 +149,12 @@ def _image_folder(file: Path, paths: Sequence[str], base: Path) -> Path:
 
 
 def _document(file: Path) -> Values:
-    """Return the content of an annotation file, which has a list of annotations of objects."""
+    """Return the content of an annotation file."""
     try:
         content = load_json(read_file(file))
     except ValueError as error:
         raise InputError(f"{file} is not JSON: {error}") from None
-    document = content if isinstance(content, dict) else {}
-    document["annotations"] = _entries(file, document, "annotations")
-    if document["annotations"] and all("caption" in e and "bbox" not in e for e in document["annotations"]):
-        raise InputError(f"{file} has captions, not objects; write a table of file_name and caption")
-    return document
+    return content if isinstance(content, dict) else {}
 
 
 def _entries(file: Path, document: Mapping[str, Any], kind: str) -> list[Values]:
@@ -193,14 +183,12 @@ def _add_objects(
     annotations: Sequence[Values],
     rows: Mapping[int, Values],
     labels: Mapping[int, int],
-    values: Mapping[str, _Value],
+    names: Collection[str],
     unread: Counter[str],
 ) -> None:
-    """Add the annotations to the rows of their images, by id, and count what is not read."""
-    read = _READ | {value.key for value in values.values()}
-    unread.update(f"annotations.{key}" for each in annotations for key in each if key not in read)
+    """Add these values of the annotations to the rows of their images, by id; count what is not read."""
     num_lone = 0
-    for index, each in enumerate(annotations if values else []):
+    for index, each in enumerate(annotations if names else []):
         number: Any = each.get("image_id")
         if type(number) not in (int, float):
             raise InputError(
@@ -212,30 +200,22 @@ def _add_objects(
             continue
         found: Values = {}
         try:
-            for name, value in values.items():
-                found[name] = value.read(each, labels)
+            for name in names:
+                key, allowed, read = _VALUES[name]
+                found[name] = read(each, labels)
         except (KeyError, TypeError, ValueError):
-            fault = f"{value.key} is {shown(each.get(value.key))}, must be {value.allowed}"
+            fault = f"{key} is {shown(each.get(key))}, must be {allowed}"
             rows[number].setdefault("fault", f"{file.name}: annotations[{index}].{fault}")
         else:
             rows[number]["objects"].append(found)
             unread["objects without polygons"] += found.get("polygons") == []
+        unread["annotations.segmentation"] += "segmentation" in each and "polygons" not in names
     if 0 < num_lone == len(annotations):
         raise InputError(
             f"{file}: no annotation has its image: annotations[0].image_id is {annotations[0]['image_id']}, "
             f"but images have the ids {listed([*map(str, rows)], 3)}; correct the ids"
         )
     unread["annotations without their image"] += num_lone
-
-
-class _Value(NamedTuple):
-    """A value of an object: its key in an annotation, what is allowed there, and the role of its column."""
-
-    key: str
-    allowed: str
-    role: str
-    # from an annotation and the labels of categories; raises an error of Python's if it is not valid
-    read: Callable[[Values, Mapping[int, int]], Any]
 
 
 def _floats(values: object, count: int) -> list[float]:
@@ -267,35 +247,35 @@ def _polygons(each: Values, _: object) -> list[list[float]]:
 
 
 _CROWD = {None: False, 0: False, 1: True}
-_VALUES = {
-    "bbox": _Value("bbox", "4 numbers", "xywh", lambda each, _: _floats(each["bbox"], 4)),
-    "category": _Value(
-        "category_id", "the id of a category", "label", lambda each, of: of[each["category_id"]]
-    ),
-    "area": _Value("area", "a number", "list", _area),
-    "iscrowd": _Value("iscrowd", "0 or 1", "list", lambda each, _: _CROWD[each.get("iscrowd")]),
-    "keypoints": _Value("keypoints", "x, y and visibility of each point", "xyv", _keypoints),
+# Returns a value of an annotation; the second argument is the label of each category.
+_Read: TypeAlias = Callable[[Values, Mapping[int, int]], Any]
+# Of each value of an object: its key in an annotation, what is allowed there, and how it is read.
+_VALUES: Mapping[str, tuple[str, str, _Read]] = {
+    "bbox": ("bbox", "4 numbers", lambda each, _: _floats(each["bbox"], 4)),
+    "category": ("category_id", "the id of a category", lambda each, labels: labels[each["category_id"]]),
+    "area": ("area", "a number", _area),
+    "iscrowd": ("iscrowd", "0 or 1", lambda each, _: _CROWD[each.get("iscrowd")]),
+    "keypoints": ("keypoints", "x, y and visibility of each point", _keypoints),
+    "polygons": ("segmentation", "polygons of 3 points or more, or RLE", _polygons),
 }
-_POLYGONS = _Value("segmentation", "polygons of 3 points or more, or RLE", "xy", _polygons)
-_READ = {"id", "image_id", *(value.key for value in _VALUES.values())}
+_ROLES = {"bbox": "xywh", "category": "label", "area": "list", "iscrowd": "list", "keypoints": "xyv"}
 
 
 def _complete_keypoints(rows: Collection[Values]) -> bool:
-    """Give all objects as many keypoints as most have, and return whether any object has some.
+    """Give all objects as many keypoints as some have, and return whether any object has some.
 
     Objects without keypoints get zeros: a visibility of 0 means that a point is not labeled. An image with
     another number of them is rejected.
     """
-    counts = Counter(len(each["keypoints"]) for row in rows for each in row["objects"])
-    del counts[0]
-    most = max(counts, key=lambda count: (counts[count], count), default=0)
+    counts = {len(each["keypoints"]) for row in rows for each in row["objects"]}
+    most = max(counts, default=0)
     for row in rows:
         for each in row["objects"]:
-            number = len(each["keypoints"])
-            if number not in (0, most):
-                fault = f"an object has {number // 3} keypoints, but most have {most // 3}"
-                row.setdefault("fault", fault)
-            each["keypoints"] = each["keypoints"] if number == most else [0.0] * most
+            if (count := len(each["keypoints"])) != most:
+                each["keypoints"] = [0.0] * most
+                if count:
+                    fault = f"an object has {count // 3} keypoints, but another has {most // 3}"
+                    row.setdefault("fault", fault)
     return most > 0
 
 
@@ -304,9 +284,9 @@ def _warnings(path: Path, files: Collection[Path], unread: Counter[str]) -> Iter
     others = sorted(file.name for file in {*path.glob("annotations/*.json")} - {*files})
     if others:
         yield f"not read in {path / 'annotations'}: {', '.join(others)}; each can be built by its name"
-    counts = [f"{name} ({count:,})" for name, count in sorted(unread.items()) if count]
+    counts = [f"{name} ({count:,})" for name, count in sorted((+unread).items())]
     if counts:
-        remedy = "; segmentations=True keeps polygons" * ("annotations.segmentation" in unread)
+        remedy = "; segmentations=True keeps polygons" * (unread["annotations.segmentation"] > 0)
         yield f"not stored: {', '.join(counts)}{remedy}"
 
 
@@ -316,12 +296,12 @@ def _other_sizes(root: Path, sizes: Mapping[bytes, tuple[object, object]], insid
     wrong = []
     for name in compared:
         path = os.path.join(os.fsencode(root), name)
-        with suppress(OSError, ImageError):
-            data = read_most(path, MAX_BYTES)[1] if inside.holds(path) else None
-            with opened(data or b"", sys.maxsize) as image:
-                view = Geometry(image.size, orientation_of(image))
-            if sizes[name] not in (view.raw, view.upright):
-                wrong.append(f"{to_text(name)!r}: {view.raw}, not {sizes[name]}")
+        inside.check(path, to_text(name))
+        with suppress(OSError):
+            header = stored_header(read_most(path, MAX_BYTES)[1] or b"")
+            # an EXIF tag may turn an image
+            if header and sizes[name] not in (header.size, header.size[::-1]):
+                wrong.append(f"{to_text(name)!r}: {header.size}, not {sizes[name]}")
     if wrong:
         yield (
             f"{len(wrong)} of {len(compared)} images that were compared have another width and height than "

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from operator import attrgetter
 from pathlib import PurePath
 from typing import Any
 
@@ -259,7 +258,7 @@ def _stored_value(name: str, value: Any, role: str, first: Feature | None = None
         is_list = role == "list" or isinstance(value, list)
         texts = _texts(name, value)
         array: Any = None if texts is not None else _numbers(name, value, first)
-        shape, dtype = (np.shape(value), "bytes") if array is None else (array.shape, _name_of(array.dtype))
+        shape, dtype = (np.shape(value), "bytes") if array is None else (array.shape, array.dtype.name)
         if is_list and not shape:
             raise InputError(f"the value {name!r} is a single value; the role list needs lists")
         kind = kind_of(dtype, shape, is_list=is_list)
@@ -272,10 +271,6 @@ def _stored_value(name: str, value: Any, role: str, first: Feature | None = None
         return feature, raw_bytes(array)
     wide = array.astype(np.int64 if feature.wire == "int64" else np.float32, copy=False)
     return feature, wide.ravel().tolist() if shape else wide.item()
-
-
-# NumPy composes the name each time
-_name_of = lru_cache(maxsize=64)(attrgetter("name"))
 
 
 def _texts(name: str, value: Any) -> list[bytes] | None:  # noqa: ANN401

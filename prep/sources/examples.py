@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from operator import length_hint
 from pathlib import Path, PurePath
 from typing import Any, ClassVar, TypeAlias, cast
 
@@ -115,7 +116,10 @@ class Examples(Source):
         """
         local = None if folder is None else LocalPath(folder)
         bundle = Bundle(self, local)
-        with Meter("reading examples", _length_of(self.examples), "examples") as meter:
+        parts = self.examples.values() if isinstance(self.examples, Mapping) else [self.examples]
+        # of a generator and the like it is not known
+        length = sum(map(length_hint, parts)) or None
+        with Meter("reading examples", length, "examples") as meter:
             table = described(_descriptions(bundle, self.examples, meter))
         bundle.close()
         if not table.num_rows:
@@ -181,15 +185,6 @@ def _items(given: object) -> Iterable[object]:
         f"the examples are {what}, which cannot be iterated over; give an iterable of dicts, "
         "ImageFolder(...) for a folder, or Table(...) for a file"
     )
-
-
-def _length_of(given: object) -> int | None:
-    """Return the number of examples, if it is known before they are read."""
-    try:
-        return sum(map(len, given.values() if isinstance(given, Mapping) else [cast("Any", given)]))
-    except TypeError:
-        # tf.data has the method, and raises where the number is not known
-        return None
 
 
 class Bundle:

@@ -103,24 +103,17 @@ class Boundary:
         # by folder
         self._real_folders: dict[bytes, bytes] = {}
 
-    def holds(self, path: str | bytes | os.PathLike[str]) -> bool:
-        """Return whether a file, which need not exist, may be read."""
-        return self._allows(self._real(os.fsencode(path)))
-
     def check(self, path: str | bytes | os.PathLike[str], given: str | None = None) -> bytes:
-        """Return the path of a file relative to the folder, with links followed.
+        """Return the path of a file, which need not exist, relative to the folder, with links followed.
 
         Raises:
             InputError: the file may not be read; ``given`` is how its path was written.
         """
         real = self._real(os.fsencode(path))
-        if not self._allows(real):
+        if not (self._follow_links or os.path.join(real, b"").startswith(self._below)):
             raise outside(self._folder, os.fsdecode(path) if given is None else given)
         is_below = real.startswith(self._below)
         return real[len(self._below) :] if is_below else os.path.relpath(real, self._below)
-
-    def _allows(self, real: bytes) -> bool:
-        return self._follow_links or os.path.join(real, b"").startswith(self._below)
 
     def _real(self, path: bytes) -> bytes:
         if b"\0" in path:

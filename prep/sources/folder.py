@@ -18,7 +18,7 @@ from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Listing, Outcome, Reader, Row, Source
 from tfshards.prep.sources.classes import ClassNames, given_class_names, twins
 from tfshards.prep.sources.fetching import FILES_AHEAD, unreadable
-from tfshards.prep.sources.keys import KEY_FEATURE, groups_of_keys, to_bytes, to_text
+from tfshards.prep.sources.keys import KEY_FEATURE, groups_of_keys, to_bytes
 from tfshards.prep.sources.kinds import check_num_inputs
 from tfshards.prep.sources.layout import check_paths_of_splits, find_layout
 from tfshards.prep.sources.marks import ALWAYS, NOTHING, check_marks, refusal
@@ -36,7 +36,7 @@ from tfshards.prep.sources.pictures import (
 from tfshards.prep.sources.split_lists import read_split_lists
 from tfshards.prep.sources.tree import FolderFiles, RemoteTree, Tree, tree_of
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
-from tfshards.schemas.errors import check_instance, check_path, counted
+from tfshards.schemas.errors import check_instance, check_path
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.storage import AnyPath, any_path, in_flight
 
@@ -159,11 +159,10 @@ class ImageFolder(Source):
             listing, masks = self._listing(tree)
         except OSError as error:
             raise unreadable(error.filename or tree.root, error) from None
-        if group_by == "folder":
-            listing = replace(listing, groups=[os.path.dirname(key) for key in listing.keys])
-        elif group_by is not None:
+        if group_by is not None:
             allowed = "'folder', or a regular expression with one (group)"
-            listing = replace(listing, groups=groups_of_keys(group_by, listing.keys, allowed))
+            folders = [*map(os.path.dirname, listing.keys)] if group_by == "folder" else None
+            listing = replace(listing, groups=folders or groups_of_keys(group_by, listing.keys, allowed))
         # which images are accepted, and how they are converted, depends on the versions of the decoders
         options = {"source": "images", **self.images.to_json(), **self._recorded()}
         options |= decoders_of(self.images, has_masks=masks is not None)
@@ -193,20 +192,13 @@ class ImageFolder(Source):
                 code="no-inputs",
             )
         warnings: list[str] = []
-        if files.empty:
-            # perhaps a class whose images were not copied; only disks have empty folders, so it is no class
-            names = counted(len(files.empty), "empty folder")
-            warnings.append(f"{names}, such as {to_text(files.empty[0])!r}")
         # patterns choose images; their masks follow
         files, split_of, digest = self._chosen(files, warnings)
         listing = self._arranged(tree.root, files, mask_folders, split_of, warnings)
         if mask_folders is not None and masks is not None:
-            masks, lone = pair_masks(tree.root, mask_folders, listing.keys, masks)
-            if lone:
-                listing = replace(listing, skipped={**listing.skipped, "mask without an image": len(lone)})
-                warnings.append(
-                    f"{counted(len(lone), 'mask')} without an image, such as {to_text(lone[0])!r}"
-                )
+            masks, num_lone = pair_masks(mask_folders, listing.keys, masks)
+            if num_lone:
+                listing = replace(listing, skipped={**listing.skipped, "mask without an image": num_lone})
             if self.mask_dir is None and not self.as_is:
                 warnings.append(
                     "'masks' next to 'images' is taken for their masks, the feature 'mask'; split_folders={} "
@@ -320,15 +312,14 @@ class FolderReader:
         rules = ImageRules(self.source.images)
 
         def fetch(row: Row) -> EncodedImage:
-            key = to_bytes(row.key)
-            return EncodedImage("image", read_image(tree.at(key), row.size, row.stamp), key)
+            return read_image(tree.at(to_bytes(row.key)), row.size, row.stamp)
 
         is_far = isinstance(tree, RemoteTree)
         ahead = in_flight(fetch, rows, FILES_AHEAD, num_bytes=lambda row: row.size)
         found = ahead if is_far else map(fetch, rows)
         for row, image in zip(rows, found, strict=True):
-            values: dict[str, Values] = {"label": row.label, "key": image.path}
-            yield convert_images(rules, [image], values, schema.names)
+            values: dict[str, Values] = {"label": row.label, "key": to_bytes(row.key)}
+            yield convert_images(rules, {"image": image}, values, schema.names)
 
 
 def _stage_pairs(

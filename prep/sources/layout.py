@@ -15,8 +15,6 @@ from tfshards.schemas.errors import listed
 from tfshards.schemas.names import name_fault
 
 _SHOWN = 5
-# Folders next to splits, such as CamVid's trainannot.
-_LIKE_MASKS = re.compile(rb"annot|mask|label", re.IGNORECASE)
 # Names of splits with more than the name.
 _LIKE_A_SPLIT = re.compile(rb"(?:.*_)?(?:train|val|test|unlabeled)[^a-zA-Z]*")
 
@@ -132,12 +130,10 @@ def _usual_splits(root: bytes, folders: Sequence[bytes]) -> dict[bytes, str]:
     odd = [name for name in folders if name not in usual]
     if odd and usual:
         choice = {split: to_text(name) for name, split in usual.items()}
-        are_masks = all(map(_LIKE_MASKS.search, odd))
         raise InputError(
             f"{os.fsdecode(root)}: {_named([*usual])} could be splits, but {_named(odd)} cannot, and there "
             f"are images in both; give split_folders={choice!r} for the folders that are splits, or "
-            "split_folders={} if every folder is a class",
-            *[f"if {_named(odd)} hold masks, see {PAGE}#images-and-masks"] * are_masks,
+            f"split_folders={{}} if every folder is a class; of masks, see {PAGE}#images-and-masks"
         )
     for split in usual.values():
         same = [name for name, other in usual.items() if other == split]

@@ -132,10 +132,8 @@ def find_mask_folders(
     return MaskFolders(b"", masks, template=template)
 
 
-def pair_masks(
-    root: bytes, folders: MaskFolders, images: Sequence[bytes], masks: FolderFiles
-) -> tuple[FolderFiles, list[bytes]]:
-    """Return the mask of each image, with the size -1 if it does not exist, and masks without an image."""
+def pair_masks(folders: MaskFolders, images: Sequence[bytes], masks: FolderFiles) -> tuple[FolderFiles, int]:
+    """Return the mask of each image, with the size -1 if it does not exist, and the number of other masks."""
     number_of: dict[bytes, int] = {}
     for number, key in enumerate(masks.keys):
         other = number_of.setdefault(key if folders.template else os.path.splitext(key)[0], number)
@@ -150,14 +148,7 @@ def pair_masks(
         if number >= 0 and image_of.setdefault(number, key) != key:
             first, second, shared = map(os.fsdecode, (image_of[number], key, masks.keys[number]))
             raise InputError(f"the images {first!r} and {second!r} have one mask, {shared!r}; rename one")
-    if not image_of:
-        such = f", such as {to_text(images[0])!r},"
-        raise InputError(
-            f"no image in {to_text(root)}{such} has a mask in {to_text(folders.masks)!r}; the path of a "
-            "mask inside that folder is that of its image, except for the suffix"
-        )
     is_missing = np.array(numbers) < 0
     keys = [masks.keys[number] if number >= 0 else path for number, path in zip(numbers, paths, strict=True)]
     sizes, stamps = (np.where(is_missing, -1, each[numbers]) for each in (masks.sizes, masks.stamps))
-    lone = [key for number, key in enumerate(masks.keys) if number not in image_of]
-    return replace(masks, keys=keys, sizes=sizes, stamps=stamps), lone
+    return replace(masks, keys=keys, sizes=sizes, stamps=stamps), len(masks.keys) - len(image_of)

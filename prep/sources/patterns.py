@@ -14,10 +14,8 @@ from tfshards.schemas.index import IntArray
 
 def check_patterns(name: str, patterns: Sequence[str]) -> None:
     """Raise OptionsError unless the option ``name`` is a sequence of patterns."""
-    if isinstance(patterns, (str, bytes)) or not all(isinstance(each, str) for each in patterns):
+    if isinstance(patterns, (str, bytes)) or not all(each and isinstance(each, str) for each in patterns):
         raise OptionsError(f"{name}={patterns!r} must be a list of patterns, such as ['**/*.png']")
-    if not all(patterns):
-        raise OptionsError(f"{name}= contains an empty pattern; '**' matches every file")
 
 
 def choose_keys(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import NamedTuple, cast
+from typing import TypeAlias, cast
 
 from tfshards.prep.imaging.coordinates import Outside, Reference, check_numbers, placed
 from tfshards.prep.imaging.masks import Geometry
@@ -27,21 +26,11 @@ from tfshards.schemas.storage import AnyPath
 _SHOWN_NAMES = 5
 
 
-class EncodedImage(NamedTuple):
-    """An image of an example before it is converted.
-
-    Attributes:
-        name: name of its feature.
-        data: its bytes, or why there are none.
-        path: its path, whose suffix may identify the format; may be empty.
-    """
-
-    name: str
-    data: bytes | Rejected
-    path: bytes
+# The bytes of an image before it is converted, or why there are none.
+EncodedImage: TypeAlias = "bytes | Rejected"
 
 
-def read_image(path: bytes | AnyPath, size: int, stamp: int) -> bytes | Rejected:
+def read_image(path: bytes | AnyPath, size: int, stamp: int) -> EncodedImage:
     """Return the image in a file or an object that was listed, unread if it is too large."""
     return _too_large(size) if size > MAX_BYTES else read_as_listed(path, size, stamp)
 
@@ -93,7 +82,7 @@ class ImageRules:
 
 def convert_images(
     rules: ImageRules,
-    images: Sequence[EncodedImage],
+    images: Mapping[str, EncodedImage],
     values: dict[str, Values],
     names: Sequence[str],
 ) -> Outcome:
@@ -101,7 +90,7 @@ def convert_images(
 
     Args:
         rules: how images are stored.
-        images: the images and masks of the example.
+        images: the images and masks of the example by feature.
         values: values of the other features; those of coordinates are replaced by the ones that fit the
             stored image.
         names: the features, in the order of the schema.
@@ -110,17 +99,18 @@ def convert_images(
     views: list[Geometry] = []
     try:
         # a mask must fit its image
-        for image in sorted(images, key=lambda image: image.name in rules.masks):
-            is_mask = image.name in rules.masks
+        for name in sorted(images, key=rules.masks.__contains__):
+            is_mask = name in rules.masks
+            options = mask_options(rules.options) if is_mask else rules.options
             try:
-                found = _normalized(image, mask_options(rules.options) if is_mask else rules.options, views)
+                found = _normalized(images[name], options, views if is_mask else ())
             except ImageError as fault:
-                return Rejected(fault.reason, f"{image.name}: " * (len(images) > 1) + fault.detail)
-            values[image.name] = found.data
+                return Rejected(fault.reason, f"{name}: " * (len(images) > 1) + fault.detail)
+            values[name] = found.data
             conversions += found.conversions
             if rules.masks and not is_mask and found.view is not None:
                 views.append(found.view)
-            if image.name == rules.placed_in and found.view is not None:
+            if name == rules.placed_in and found.view is not None:
                 conversions += _place(rules, values, found.view)
         if rules.placed_in is None:
             for name, coordinates in rules.coordinates.items():
@@ -130,14 +120,13 @@ def convert_images(
     return Accepted([values[name] for name in names], tuple(conversions))
 
 
-def _normalized(image: EncodedImage, options: ImageOptions, views: Sequence[Geometry]) -> Normalized:
-    """Return the normalized image, or raise ImageError; a mask may belong to the images in ``views``."""
-    data = image.data
+def _normalized(data: EncodedImage, options: ImageOptions, views: Sequence[Geometry]) -> Normalized:
+    """Return the normalized image, or raise ImageError; a mask belongs to the images in ``views``."""
     if isinstance(data, bytes) and len(data) > MAX_BYTES:
         data = _too_large(len(data))
     if isinstance(data, Rejected):
         raise ImageError(*data)
-    return normalize(data, options, os.path.splitext(image.path)[1].lower(), views if options.mask else ())
+    return normalize(data, options, views)
 
 
 def _place(rules: ImageRules, values: dict[str, Values], file: Geometry) -> list[str]:

@@ -146,9 +146,9 @@ class StagedReader:
             return
         from tfshards.prep.sources.pictures import convert_images
 
-        def fetch(row: _StagedRow) -> tuple[_StagedRow, list[EncodedImage]]:
+        def fetch(row: _StagedRow) -> tuple[_StagedRow, dict[str, EncodedImage]]:
             # the row itself is needed again with what was fetched for it
-            return row, [] if row.fault else [self._image(row, name) for name in self.images]
+            return row, {} if row.fault else {name: self._image(row, name) for name in self.images}
 
         staged = (row for piece in pieces_of(rows) for row in self._staged(piece, schema))
         ahead = in_flight(fetch, staged, FILES_AHEAD, num_bytes=_StagedRow.num_bytes)
@@ -190,19 +190,18 @@ class StagedReader:
 
     def _image(self, row: _StagedRow, name: str) -> EncodedImage:
         """Read an image of a row."""
-        from tfshards.prep.sources.pictures import EncodedImage, read_image
+        from tfshards.prep.sources.pictures import read_image
 
         held, file = row.values.get(name), row.files[name]
         path, size = (file["path"], file["size"]) if file else (row.key, -1)
         if held is not None:
-            return EncodedImage(name, cast("bytes", held), path)
+            return cast("bytes", held)
         if file is None or size < 0:
             lacks = ["the row holds no image"] if name in self.spilled else []
             lacks += [f"there is no file {to_text(path)!r}"] if path else []
-            fault = Rejected(Reason.MISSING, ", and ".join(lacks) or "the row names no file")
-            return EncodedImage(name, fault, path)
+            return Rejected(Reason.MISSING, ", and ".join(lacks) or "the row names no file")
         where = location_of(self.root, path) or os.path.join(self.root, path)
-        return EncodedImage(name, read_image(where, size, file["stamp"]), path)
+        return read_image(where, size, file["stamp"])
 
 
 class _StagedFiles:

@@ -46,7 +46,6 @@ class FolderFiles:
         stamps: number that changes with the file, shape ``(num_files,)`` int64.
         marks: marks of other layouts; see ``marks.note``.
         skipped: number of other files by reason.
-        empty: paths of the folders in which there is nothing, each with a slash at its end.
     """
 
     keys: Sequence[bytes]
@@ -54,7 +53,6 @@ class FolderFiles:
     stamps: IntArray
     marks: Marks
     skipped: Counter[str]
-    empty: Sequence[bytes] = ()
 
     @classmethod
     def of(
@@ -64,11 +62,9 @@ class FolderFiles:
         stamps: array[int],
         marks: Marks,
         skipped: Counter[str],
-        empty: Sequence[bytes] = (),
     ) -> FolderFiles:
         """Return the files, which may be in any order."""
-        of_files = np.frombuffer(sizes, np.int64), np.frombuffer(stamps, np.int64)
-        files = cls(keys, *of_files, marks, skipped, empty)
+        files = cls(keys, np.frombuffer(sizes, np.int64), np.frombuffer(stamps, np.int64), marks, skipped)
         if all(map(operator.lt, keys, islice(keys, 1, None))):
             return files
         return files.take(np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64))
@@ -121,7 +117,6 @@ class LocalTree:
         sizes, stamps = array("q"), array("q")
         marks: Marks = {}
         skipped: Counter[str] = Counter()
-        empty: list[bytes] = []
         # not recursive, because folders may be nested more deeply than Python allows calls to be
         folders = [(b"", frozenset({_file_id(os.stat(self.root))}))]
         while folders:
@@ -130,16 +125,12 @@ class LocalTree:
             names: list[bytes] = []
             # an object for each file would make Python look for garbage among all of them
             new_sizes, new_stamps = array("q"), array("q")
-            num_skipped = skipped.total()
             with os.scandir(os.path.join(self.root, prefix)) as entries:
                 for entry in entries:
-                    if entry.name.startswith(b"."):
-                        skipped["hidden"] += 1
-                        continue
-                    status = _status(entry)
+                    status = None if is_hidden(entry.name) else _status(entry)
                     reason = self._reason(entry, status, above)
-                    if reason or not status:
-                        skipped[reason or "broken link"] += 1
+                    if status is None or reason:
+                        skipped[reason or ""] += 1
                         if reason == "not an image":
                             note(marks, prefix, entry.name)
                     elif stat.S_ISDIR(status.st_mode):
@@ -151,15 +142,13 @@ class LocalTree:
                         names.append(entry.name)
                         new_sizes.append(status.st_size)
                         new_stamps.append(status.st_mtime_ns)
-            if not names and not inside and skipped.total() == num_skipped:
-                empty.append(prefix)
             folders += sorted(inside, key=itemgetter(0), reverse=True)
             # sorted here, where the names are close together in memory; sorting all at the end takes longer
             order = sorted(range(len(names)), key=names.__getitem__)
             keys.extend(prefix + names[number] for number in order)
             sizes.extend(map(new_sizes.__getitem__, order))
             stamps.extend(map(new_stamps.__getitem__, order))
-        return FolderFiles.of(keys, sizes, stamps, marks, skipped, empty)
+        return FolderFiles.of(keys, sizes, stamps, marks, skipped)
 
     def at(self, path: bytes) -> bytes:
         """Return the full path of a file or folder, for ``read_as_listed``."""
@@ -169,11 +158,8 @@ class LocalTree:
         self, entry: os.DirEntry[bytes], status: os.stat_result | None, above: Set[_FileId]
     ) -> str | None:
         """Return why an entry is skipped; None if it is an image file, or a folder that is not ``above``."""
-        suffix = suffix_of(entry.name)
-        if suffix not in SUFFIXES and is_hidden(entry.name):
-            return "hidden"
         if status is None:
-            return "broken link"
+            return "hidden" if is_hidden(entry.name) else "broken link"
         if stat.S_ISDIR(status.st_mode):
             if not entry.is_symlink():
                 return None
@@ -185,7 +171,7 @@ class LocalTree:
         # most entries are not links, which is known without a further look at the file
         if not self.follow_links and entry.is_symlink() and self._leads_out(entry.path):
             return "link out of the root"
-        return None if suffix in SUFFIXES else "not an image"
+        return None if suffix_of(entry.name) in SUFFIXES else "not an image"
 
     def _leads_out(self, path: bytes) -> bool:
         return not os.path.realpath(path).startswith(os.path.join(self.root, b""))

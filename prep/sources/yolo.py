@@ -81,9 +81,10 @@ class Yolo(Annotations):
         rows = ImageRows(layout.root)
         # by text file, or None for images without one
         rows_of: dict[Path | None, list[Values]] = {}
-        for split, file in self._files(layout.places, inside):
-            row = rows.add(file, split)
-            rows_of.setdefault(_text_of(row["file_name"], layout.root), []).append(row)
+        for split, place in layout.places:
+            for file in _images_in(place, inside, follow_links=self.follow_links):
+                row = rows.add(file, split)
+                rows_of.setdefault(_text_of(row["file_name"], layout.root), []).append(row)
         without = [os.fsdecode(row["file_name"]) for row in rows_of.pop(None, [])]
         texts = {text: some for text, some in rows_of.items() if text is not None}
         if not texts:
@@ -101,32 +102,28 @@ class Yolo(Annotations):
             roles["polygons"] = f"xy{NORMALIZED}"
         warnings = [*layout.warnings, *_unpaired(without, texts)]
         objects = [each for row in rows.by_path.values() for each in row["objects"]]
-        polygons = [polygon for each in objects for polygon in each.get("polygons", ())]
-        # a box, and keypoints whose third numbers are visibilities, or as many of two numbers in each line
-        posed = [each for each in polygons if len(each) % 3 == 1 and {*each[6::3]} <= {0, 1, 2}]
-        if len({*map(len, polygons)}) == 1 and len(polygons[0]) > _TRIANGLE:
-            posed = polygons
-        if posed:
+        lengths = {len(polygon) for each in objects for polygon in each.get("polygons", ())}
+        if len(lengths) == 1 and lengths != {_TRIANGLE}:
             warnings.append(
-                f"{len(posed):,} of {counted(len(polygons), 'polygon')} may be a box and keypoints; declare "
-                "them by kpt_shape in data.yaml, without segmentations="
+                f"all polygons have {lengths.pop() // 2} points, so that they may be boxes and keypoints; "
+                "declare these by kpt_shape in data.yaml, without segmentations="
             )
         read = rows.table_rows(path, roles, layout.class_names, warnings)
         # Ultralytics reads images with OpenCV, which turns them upright
         return replace(read, boxes_in="upright")
 
-    def _files(self, places: Sequence[tuple[str, Path]], inside: Boundary) -> Iterator[tuple[str, str]]:
-        """Yield the split and the path of each image in folders, and of each in lists of one per line."""
-        for split, place in places:
-            if place.is_dir():
-                keys = tree_of(place, follow_links=self.follow_links).files().keys
-                yield from ((split, os.path.join(place, os.fsdecode(key))) for key in keys)
-                continue
-            for line in filter(None, map(str.strip, read_text(place).splitlines())):
-                # Windows writes paths with backslashes
-                file = os.path.normpath(os.path.join(place.parent, line.replace("\\", "/")))
-                inside.check(file, line)
-                yield split, file
+
+def _images_in(place: Path, inside: Boundary, *, follow_links: bool) -> Iterator[str]:
+    """Yield the path of each image in a folder, or in a file that lists one per line."""
+    if place.is_dir():
+        keys = tree_of(place, follow_links=follow_links).files().keys
+        yield from (os.path.join(place, os.fsdecode(key)) for key in keys)
+        return
+    # Windows writes paths with backslashes
+    for line in filter(None, map(str.strip, read_text(place).replace("\\", "/").splitlines())):
+        file = os.path.normpath(os.path.join(place.parent, line))
+        inside.check(file, line)
+        yield file
 
 
 class _Layout(NamedTuple):
@@ -161,27 +158,25 @@ def _described(config: Path, root: Path | None, inside: Boundary) -> _Layout:
         split = usual_split(key)
         for given in _texts(config, key, value if isinstance(value, list) else [value]) if split else []:
             # Roboflow writes ../train/images where it means train/images
-            tried = [*dict.fromkeys((base / given, base / given.removeprefix("../")))]
-            found = sorted(filter(os.path.exists, tried), key=lambda place: not inside.holds(place))
-            if not found:
+            tried = base / given.removeprefix("../"), base / given
+            place = next(filter(os.path.exists, tried), None)
+            if place is None:
                 raise InputError(
                     f"{config}: {key} names {given!r}, but there is no {' or '.join(map(str, tried))}; "
                     "correct the path, leave it out, or name its root with root="
                 )
-            inside.check(found[0], given)
-            places.append((split or "", found[0]))
+            inside.check(place, given)
+            places.append((split or "", place))
     unknown = listed([shown(key) for key in described if key not in _KEYS and not usual_split(key)], 5)
     warnings = (f"{config}: not read: {unknown}; {_USUAL_KEYS}",) if unknown else ()
     if not places:
         raise InputError(f"{config} names neither train, val nor test; add a folder of images", *warnings)
     names = described.get("names", [])
     if isinstance(names, dict):
-        numbers = [str(number) for number in range(len(names))]
+        numbers = [*map(str, range(len(names)))]
         if names.keys() != {*numbers}:
-            raise InputError(
-                f"{config}: names has the numbers {listed([*map(shown, names)], 5)}; number the names from "
-                f"0 to {numbers[-1]}, as the text files do"
-            )
+            given = listed([*map(shown, names)], 5)
+            raise InputError(f"{config}: names has the numbers {given}; number them from 0 to {numbers[-1]}")
         names = [names[number] for number in numbers]
     shape = _texts(config, "kpt_shape", described.get("kpt_shape", ["0", "2"]))
     if not re.fullmatch("[0-9]{1,4} [23]", " ".join(shape)):

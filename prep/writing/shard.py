@@ -19,7 +19,7 @@ from tfshards.prep.progress.threads import check_working, computing, count_begun
 from tfshards.prep.records.example import Values, example_encoder
 from tfshards.prep.records.shard_file import Frames, ShardFile, frames_of
 from tfshards.prep.records.values import content_digest
-from tfshards.prep.sources.base import Accepted, Columns, Outcome, Reader, Row, pieces_of
+from tfshards.prep.sources.base import Accepted, Outcome, Reader, Row, RowFields, pieces_of
 from tfshards.prep.writing.build_folder import BuildFolder, FinishedShard, Reject, ShardId, plan_digest
 from tfshards.schemas import BuildError, InputError, Schema, Shard, TfshardsError
 from tfshards.schemas.compression import Compression
@@ -136,7 +136,7 @@ def _write_shard(task: ShardTask, shard: ShardId) -> FinishedShard:
     return finished
 
 
-def inputs_plan(planned: Columns) -> bytes:
+def inputs_plan(planned: RowFields) -> bytes:
     """Return the text of the plan of a shard of these inputs, in order."""
     return json.dumps(planned, separators=(",", ":")).encode("ascii")
 
@@ -144,7 +144,7 @@ def inputs_plan(planned: Columns) -> bytes:
 def _without(plan: bytes, rejected: Sequence[Reject]) -> bytes:
     """Return the plan of a shard of inputs without the rejected ones."""
     gone = {reject.key for reject in rejected}
-    return inputs_plan(Columns.of([row for row in _rows_of(plan) if row.key not in gone]))
+    return inputs_plan([*zip(*(row for row in _rows_of(plan) if row.key not in gone), strict=True)])
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ class EncodedInputs:
 
 
 def _rows_of(plan: bytes) -> list[Row]:
-    return Columns(*json.loads(plan)).rows()
+    return [*map(Row._make, zip(*json.loads(plan), strict=True))]
 
 
 def _encoder(source: EncodedInputs) -> Callable[[Sequence[Row], Sequence[Outcome]], Piece]:

@@ -43,18 +43,17 @@ class MapStyle:
         return PETS[number % len(PETS)]
 
 
-KNOWN, ONE_KNOWN = {"known by content": 2}, {"known by content": 1}
-BITMAP, AGAIN = encoded(".bmp", pixels(2)), {"re-encoded": 2, **KNOWN}
+BITMAP, AGAIN = encoded(".bmp", pixels(2)), {"re-encoded": 2}
 RAW = [np.arange(6, dtype=">i2").reshape(2, 3), np.ones((2, 3), ">i2")]
 IMAGE = {"x": "image"}
 TWICE = np.asarray(Image.fromarray(pixels(1)).resize((14, 12), Image.Resampling.LANCZOS))
 PARTS = [{"x": n, "part": "odd" if n % 2 else "even"} for n in range(4)]
-NOT_BY_CONTENT = stored(numbered(*PET_VALUES), "cat", "dog", conversions={"known by content": 5})
+OF_PETS = stored(numbered(*PET_VALUES), "cat", "dog")
 ROWS = [
-    row("a list", {}, examples(lambda: PETS), NOT_BY_CONTENT),
-    row("a generator", {}, examples(lambda: (each for each in PETS)), NOT_BY_CONTENT),
-    row("a function", {}, examples(lambda: lambda: iter(PETS)), NOT_BY_CONTENT),
-    row("objects with a length", {}, examples(lambda: MapStyle()), NOT_BY_CONTENT),
+    row("a list", {}, examples(lambda: PETS), OF_PETS),
+    row("a generator", {}, examples(lambda: (each for each in PETS)), OF_PETS),
+    row("a function", {}, examples(lambda: lambda: iter(PETS)), OF_PETS),
+    row("objects with a length", {}, examples(lambda: MapStyle()), OF_PETS),
     row("pairs", {}, examples(lambda: [("b", {"n": 1}), ("a", {"n": 2})]), stored({"train": {"a": {"n": 2},
         "b": {"n": 1}}})),
     row("keys", {}, examples(lambda: [{"key": b"b\xff", "n": 1}, {"key": "a/é", "n": 2}]),
@@ -87,7 +86,7 @@ ROWS = [
         stored(numbered({"a/b/c": "é", "a/d": np.array([1, 2])}))),
     row("rejected images are counted", {}, examples(lambda: [{"image": png(1)}, {"image": png(2)[:-30]}],
         max_rejected=0.5),
-        stored(numbered({"image": 1}), rejected={"damaged": 1}, conversions={"known by content": 1})),
+        stored(numbered({"image": 1}), rejected={"damaged": 1})),
     of("arrays", *RAW, wanted=[each.astype("<i2") for each in RAW], feature="raw int16 2 3"),
     of("bytes", b"\0\1", bytearray(b"\xff"), wanted=[b"\0\1", b"\xff"], feature="bytes bytes"),
     of("truth", True, False, feature="raw bool"),
@@ -105,34 +104,33 @@ ROWS = [
         feature="float float32 ? 4"),
     of("lists of text that may be empty", ["a"], [], feature="bytes bytes ?"),
     of("text in arrays", np.array(["a", "é"]), wanted=[["a", "é"]], feature="bytes bytes 2"),
-    of("encoded images", png(1), jpeg(2), roles=IMAGE, feature="image uint8 ? ? 3", count=KNOWN),
+    of("encoded images", png(1), jpeg(2), roles=IMAGE, feature="image uint8 ? ? 3"),
     of("encoded images as bytes", png(1), roles={"x": "value"}, feature="bytes bytes"),
     of("bitmaps", BITMAP, BITMAP, wanted=[pixels(2), pixels(2)], roles=IMAGE, count=AGAIN),
-    of("declared pixels", pixels(1), pixels(2), roles={"x": "image"}, count=KNOWN),
+    of("declared pixels", pixels(1), pixels(2), roles={"x": "image"}),
     of("pictures", Image.fromarray(pixels(1)), Image.fromarray(pixels(2)), wanted=[pixels(1), pixels(2)],
-        roles=IMAGE, count=KNOWN),
+        roles=IMAGE),
     of("images of Hugging Face", *({"bytes": png(n), "path": None} for n in (1, 2)), wanted=[1, 2],
-        roles=IMAGE, count=KNOWN),
+        roles=IMAGE),
     row("files", {"a.png": 1, "b.jpg": jpeg(2)},
         examples(lambda: [{"x": Path("a.png")}, {"x": "b.jpg"}], IMAGE), stored(numbered({"x": 1},
-        {"x": jpeg(2)}), conversions=KNOWN)),
+        {"x": jpeg(2)}))),
     row("masks", {}, examples(lambda: [{"image": png(1), "m": pixels(1, 1) % 7}], {"m": "mask"}),
-        stored(numbered({"image": 1, "m": pixels(1, 1) % 7}), features={"m": "mask uint8 ? ? 1"},
-        conversions=KNOWN)),
+        stored(numbered({"image": 1, "m": pixels(1, 1) % 7}), features={"m": "mask uint8 ? ? 1"})),
     row("boxes and keypoints", {}, examples(lambda: [{"image": png(1), "b": [[0, 0, 4, 2]], "p": [[1, 1, 2]]},
         {"image": png(1), "b": [], "p": []}], {"b": "xyxy", "p": "xyv"}, resize="12x14"), stored(numbered(
         {"image": TWICE, "b": np.array([[0, 0, 8, 4]], "f4"), "p": np.array([[2, 2, 2]], "f4")},
         {"image": TWICE, "b": np.zeros((0, 4), "f4"), "p": np.zeros((0, 3), "f4")}),
         features={"b": "float float32 ? 4 xyxy", "p": "float float32 ? 3 xyv"},
-        conversions={**KNOWN, "resized": 2, "re-encoded": 2})),
+        conversions={"resized": 2, "re-encoded": 2})),
     row("boxes outside of their image", {},
         examples(lambda: [{"image": png(n), "b": [0, 0, 5 + 9 * n, 5]} for n in (0, 1)], {"b": "xyxy"},
         max_rejected=0.5), stored(numbered({"image": 0, "b": np.array([0, 0, 5, 5],
-        "f4")}), rejected={"box outside": 1}, conversions={"known by content": 1})),
+        "f4")}), rejected={"box outside": 1})),
     row("boxes of turned images", {}, examples(lambda: [{"x": as_tagged(Image.fromarray(pixels(1))),
         "b": [0, 0, 1, 2]}], {"b": "xyxy", **IMAGE}, boxes_in="file"),
         stored(numbered({"x": np.rot90(pixels(1), -1), "b": np.array([4, 0, 6, 1], "f4")}),
-        conversions={**ONE_KNOWN, "boxes turned": 1, "orientation applied": 1, "re-encoded": 1})),
+        conversions={"boxes turned": 1, "orientation applied": 1, "re-encoded": 1})),
 ]  # fmt: skip
 
 
@@ -208,14 +206,14 @@ def as_tagged(picture):
 
 PICTURES = [
     *(row(f"a picture of mode {name}", {}, examples(lambda picture=picture: [{"x": picture}], IMAGE),
-        stored(numbered({"x": wanted}), conversions=ONE_KNOWN | CHANGED.get(name, {}))) for name, (picture,
+        stored(numbered({"x": wanted}), conversions=CHANGED.get(name, {}))) for name, (picture,
         wanted) in MODES.items()),
     row("a picture that is turned", {},
         examples(lambda: [{"x": as_tagged(Image.fromarray(pixels(1)))}], IMAGE),
-        stored(numbered({"x": np.rot90(pixels(1), -1)}), conversions=ONE_KNOWN | {"orientation applied": 1,
+        stored(numbered({"x": np.rot90(pixels(1), -1)}), conversions={"orientation applied": 1,
         "re-encoded": 1})),
     row("deep pixels", {}, examples(lambda: [{"x": DEEP}], {"x": "image"}, depth=16, channels=1),
-        stored(numbered({"x": DEEP[..., 0]}), conversions=ONE_KNOWN)),
+        stored(numbered({"x": DEEP[..., 0]}))),
     row("deep pixels of colors are numbers", {}, examples(lambda: [{"x": np.repeat(DEEP, 3, 2)}]),
         stored(numbered({"x": np.repeat(DEEP, 3, 2)}), features={"x": "raw uint16 8 9 3"})),
     row("deep pixels of colors as an image", {}, examples(lambda: [{"x": np.repeat(DEEP, 3, 2)}],
@@ -224,16 +222,16 @@ PICTURES = [
         refused(InputError, "0000000000", "'x'")),
     row("a mask that nobody declared", {}, examples(lambda: MASKED), refused(InputError, "'mask'")),
     row("a mask that is an image", {}, examples(lambda: MASKED, {"mask": "image"}), stored(numbered({
-        "image": 1, "mask": pixels(1, 1) % 7}), conversions={"known by content": 2})),
+        "image": 1, "mask": pixels(1, 1) % 7}))),
     row("masks of unchecked images", {}, examples(lambda: MASKED, {"mask": "mask"}, check="none"),
         refused(OptionsError, "mask")),
     row("a mask of another size", {}, examples(lambda: [{"image": png(n), "m": pixels(1, 1)} for n in (1,
         1, 2)], {"m": "mask"}, max_rejected=0.5), stored(numbered(*[{"image": 1, "m": pixels(1, 1)}] * 2),
-        rejected={"mismatch": 1}, conversions={"known by content": 4})),
+        rejected={"mismatch": 1})),
     row("a resized mask", {}, examples(lambda: [{"image": png(1), "m": np.full((6, 7), 5, np.uint8)}],
         {"m": "mask"}, resize="4x6"), stored(numbered({"image": np.asarray(Image.fromarray(pixels(1)).resize((
         6, 4), Image.Resampling.LANCZOS)), "m": np.full((4, 6), 5, np.uint8)}), conversions={"resized": 2,
-        "re-encoded": 2, "known by content": 2})),
+        "re-encoded": 2})),
     row("a split without examples", {}, examples(lambda: {"train": [{"n": 1}], "test": []}),
         stored({"train": {"train/0000000000": {"n": 1}}}, warns=("'test'",))),
     row("tensors", {}, examples(lambda: [{"x": tf.constant([n, 1], tf.uint8), "t": tf.constant("é")} for n in

@@ -275,10 +275,6 @@ ODD = (
 )
 
 
-# a file without a suffix, or bytes without a path
-BY_CONTENT = {"known by content": 1}
-
-
 def pictures(*names, **more):
     return {f"in/{name}": number for number, name in enumerate(names)} | more
 
@@ -300,12 +296,12 @@ BARE = pa.array([{"bytes": png(3), "path": None}, {"bytes": jpeg(4), "path": Non
 MASK = np.arange(30, dtype=np.uint8).reshape(5, 6) % 4
 TAKEN = {"in/a.png": 0, "in/m.png": MASK, "in/in.csv": "file_name,seg\na.png,m.png\n"}
 IMAGES = [
-    row("paths of csv", pictures(*ODD, **{"in/metadata.csv": text_of(ODD)}), table("in"), stored(named(*ODD),
-        conversions=BY_CONTENT)),
+    row("paths of csv", pictures(*ODD, **{"in/metadata.csv": text_of(ODD)}), table("in"),
+        stored(named(*ODD))),
     row("paths of jsonl", pictures(*ODD, **{"in/metadata.jsonl": [{"file_name": n} for n in ODD]}),
-        table("in"), stored(named(*ODD), conversions=BY_CONTENT)),
+        table("in"), stored(named(*ODD))),
     row("paths of parquet", pictures(*ODD, **{"in/metadata.parquet": {"file_name": [*ODD]}}), table("in"),
-        stored(named(*ODD), conversions=BY_CONTENT)),
+        stored(named(*ODD))),
     row("rows in another order than keys", listed("b.png,5", "a.png,6", head="file_name,x"), table("in"),
         stored({"train": {"a.png": {"image": 0, "x": 6}, "b.png": {"image": 1, "x": 5}}})),
     row("images without a row", listed("b.png"), table("in"), stored({"train": {"b.png": {"image": 1}}},
@@ -362,15 +358,15 @@ IMAGES = [
     row("images inside", {PARQUET: {"image": INSIDE, "n": [1, 2]}}, table(PARQUET),
         stored({"train": {"x/3.png": {"image": png(3), "n": 1}, "x/4.jpg": {"image": jpeg(4), "n": 2}}})),
     row("images inside without paths", {PARQUET: {"image": BARE}}, table(PARQUET),
-        stored(by_row(image=[png(3), jpeg(4)]), conversions={"known by content": 2})),
+        stored(by_row(image=[png(3), jpeg(4)]))),
     row("images inside under another name", {PARQUET: {"view": BARE}}, table(PARQUET,
         {"view": "image"}),
-        stored(by_row(view=[png(3), jpeg(4)]), conversions={"known by content": 2})),
+        stored(by_row(view=[png(3), jpeg(4)]))),
     row("images as bytes", {PARQUET: {"p": [png(3), jpeg(4)]}}, table(PARQUET, {"p": "image"}),
-        stored(by_row(p=[png(3), jpeg(4)]), conversions={"known by content": 2})),
+        stored(by_row(p=[png(3), jpeg(4)]))),
     row("a missing image inside is counted", {PARQUET: {"image": pa.array([{"bytes": png(3), "path": None},
         None], HF_IMAGE)}}, table(PARQUET, max_rejected="50%"), stored({"train": {"0": {"image": 3}}},
-        rejected={"missing": 1}, conversions=BY_CONTENT)),
+        rejected={"missing": 1})),
     row("paths in structs", pictures("a.png", "b.png", **{"in/in.parquet": {"image": pa.array([{"bytes": None,
         "path": "b.png"}, {"bytes": None, "path": "a.png"}], HF_IMAGE)}}), table("in/in.parquet"),
         stored(named("a.png", "b.png"))),
@@ -385,7 +381,7 @@ IMAGES = [
         "mask": MASK}}}, features={"mask": "mask uint8 ? ? 1"})),
     row("a mask inside", {PARQUET: {"image": INSIDE[:1], "m": pa.array([{"bytes": encoded(".png",
         np.ones((8, 6), np.uint8)), "path": None}], HF_IMAGE)}}, table(PARQUET, {"m": "mask"}),
-        stored({"train": {"x/3.png": {"image": 3, "m": np.ones((8, 6), np.uint8)}}}, conversions=BY_CONTENT)),
+        stored({"train": {"x/3.png": {"image": 3, "m": np.ones((8, 6), np.uint8)}}})),
 ]  # fmt: skip
 
 # What is refused
@@ -650,8 +646,7 @@ RARE = [
         "b.png": {"image": 1,
         "note": "x"}}})),
     row("paths that look like numbers", pictures("007", "1", **{"in/in.csv": "image,n\n007,1\n1,2\n"}),
-        table("in/in.csv"), stored({"train": {"007": {"image": 0, "n": 1}, "1": {"image": 1, "n": 2}}},
-        conversions={"known by content": 2})),
+        table("in/in.csv"), stored({"train": {"007": {"image": 0, "n": 1}, "1": {"image": 1, "n": 2}}})),
     row("a mask called image", {"in/a.png": 0, "in/m.png": MASK, "in/in.csv": "image,photo\nm.png,a.png\n"},
         table("in/in.csv", {"image": "mask", "photo": "image"}), stored({"train": {"m.png": {"photo": 0,
         "image": MASK}}})),
@@ -692,8 +687,7 @@ RARE = [
         feature="x"))) for name, kind in {"that begins like an image": pa.string(),
         "of a large type": pa.large_string(), "in a view": pa.string_view()}.items()),
     row("bytes of which one is a path", {PARQUET: {"image": [b"a.png", png(1)]}}, table(PARQUET,
-        max_rejected="50%"), stored({"train": {"1": {"image": 1}}}, rejected={"unreadable": 1},
-        conversions=BY_CONTENT)),
+        max_rejected="50%"), stored({"train": {"1": {"image": 1}}}, rejected={"unreadable": 1})),
     row("an image in two splits", listed("a.png,train", "./a.png,val", "b.png,train", head="file_name,split"),
         table("in"), stored({"train": {"a.png": {"image": 0}, "b.png": {"image": 1}},
         "val": {"./a.png": {"image": 0}}})),
@@ -950,7 +944,7 @@ OTHERS = [
         pa.string_view())))), stored(by_row(t=["a", "b"], label=["d", None]), "d", warns=("-1",))),
     row("a rare image of bytes", {PARQUET: {"image": pa.array([None] * 200 + [png(1)], pa.binary())}},
         table(PARQUET, max_rejected="100%", shards=1), stored({"train": {"200": {"image": 1}}},
-        rejected={"missing": 200}, conversions=BY_CONTENT)),
+        rejected={"missing": 200})),
 ]  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from tests.errors import raises
 from tests.pictures import image_file
 from tfshards import prep
 from tfshards.prep import Arrays, append
+from tfshards.prep.sources.base import Row
 from tfshards.schemas import InputError, OptionsError, read_manifest
 
 
@@ -87,12 +88,16 @@ def peak_below(num_bytes):
         tracemalloc.stop()
 
 
+def rows_of(listing, numbers):
+    return [*map(Row._make, zip(*listing.fields_of(np.array(numbers)), strict=True))]
+
+
 def test_files_are_mapped_rather_than_copied_and_members_unpacked_in_little_memory(archive, tmp_path, stage):
     np.save(tmp_path / "x.npy", np.zeros((3_000, 500), np.float32))
     with peak_below(1_000_000):
         reader = stage(Arrays({"x": tmp_path / "x.npy"}))
         listing = reader.listing()
-        (last,) = reader.read(listing.columns(np.array([2_999])).rows(), listing.schema)
+        (last,) = reader.read(rows_of(listing, [2_999]), listing.schema)
     assert (len(last.values[0]), copies(tmp_path)) == (2_000, [])
     with peak_below(8 << 20):
         stage(Arrays([str(archive)]))
@@ -114,7 +119,7 @@ def test_a_file_that_changes_or_vanishes_during_reading_ends_it(tmp_path, stage)
         np.save(path, np.array([[2.5], [1.5]]))
     reader = stage(Arrays(paths))
     listing = reader.listing()
-    rows = listing.columns(np.arange(4)).rows()
+    rows = rows_of(listing, range(4))
     assert [*reader.read(rows, listing.schema)][2].values[0] == np.float64(2.5).tobytes()
     os.utime(paths["x_test"], ns=(1, 1))
     assert [*reader.read(rows[:2], listing.schema)]

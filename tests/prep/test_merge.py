@@ -149,7 +149,7 @@ def old(tmp_path) -> Path:
     ("asked", "message"),
     [
         ({"shards": 102}, ("exceeds the", "shards=102", "101 examples")),
-        ({"shards": {"val": 2}}, 'shards={"val": 2} must name one of train'),
+        ({"shards": {"val": 2}}, "'val'; name some of train"),
         ({"shards": {"train": 2}, "options": ShardOptions(shard_size=9)}, "shard_size= has"),
     ],
 )

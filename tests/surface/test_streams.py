@@ -36,7 +36,7 @@ def test_the_installed_command_and_the_module_are_the_same(here):
 
 
 def test_quiet_leaves_warnings_and_verbose_adds_details(own):
-    Path("photos/empty").mkdir()
+    Path("photos/notes.csv").touch()
     for flag in ("-q", "--quiet"):
         status, out, err = run(f"build images photos new{len(flag)} {flag}")
         assert (status, bool(out), err.count("\n")) == (0, True, 1)

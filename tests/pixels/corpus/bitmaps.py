@@ -133,7 +133,7 @@ KINDS |= {
     "PGM, 16 bits": converted(".pgm", encoded(GRAY_16, "PPM"), "16 bits to 8"),
     "PBM, binary": converted(".pbm", encoded(BILEVEL, "PPM"), "1 bit to 8"),
     "PBM, text": converted(".pbm", b"P1\n3 2\n1 0 1\n011", "1 bit to 8"),
-    "PFM, little-endian": converted(".pfm", b"Pf\n" + _SIZE + b"\n-1.0\n" + _FLOATS, "float to 8 bits"),
+    "PFM, little-endian": rejected(".pfm", b"Pf\n" + _SIZE + b"\n-1.0\n" + _FLOATS, "unsupported"),
     "PFM, a scale that is no number": rejected(".pfm", b"Pf\n" + _SIZE + b"\nnan\n" + _FLOATS, "damaged"),
     "JPEG 2000, RGB": converted(".jp2", _JP2),
     "JPEG 2000, lossy": converted(".jpx", encoded(RGB, "JPEG2000", irreversible=True, quality_layers=[20])),

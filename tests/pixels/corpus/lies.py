@@ -10,7 +10,6 @@ from tests.pixels.corpus.kind import PALETTE, RGB, RGBA, Kind, converted, encode
 
 _TIFF = encoded(RGB, "TIFF")
 _BMP = encoded(RGB, "BMP")
-_NAMED = "known by content"
 
 
 def _zip() -> bytes:
@@ -34,13 +33,13 @@ _SVG = b'<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg" width="9" 
 _PSD = b"8BPS\0\1" + bytes(6) + struct.pack(">HIIHH", 3, 4, 4, 8, 3) + bytes(64)
 
 KINDS: dict[str, Kind] = {
-    "PNG as .jpg": kept(".jpg", encoded(RGB, "PNG", compress_level=1), _NAMED),
-    "JPEG as .png": kept(".png", encoded(RGB, "JPEG", quality=91), _NAMED),
-    "WebP as .jpg": converted(".jpg", encoded(RGB, "WEBP", lossless=True), _NAMED),
-    "GIF as .png": converted(".png", encoded(PALETTE, "GIF"), _NAMED, "palette to RGB"),
-    "BMP as .jpg": converted(".jpg", _BMP, _NAMED),
-    "TIFF as .png": converted(".png", _TIFF, _NAMED),
-    "AVIF as .jpg": converted(".jpg", encoded(RGB, "AVIF"), _NAMED),
+    "PNG as .jpg": kept(".jpg", encoded(RGB, "PNG", compress_level=1)),
+    "JPEG as .png": kept(".png", encoded(RGB, "JPEG", quality=91)),
+    "WebP as .jpg": converted(".jpg", encoded(RGB, "WEBP", lossless=True)),
+    "GIF as .png": converted(".png", encoded(PALETTE, "GIF"), "palette to RGB"),
+    "BMP as .jpg": converted(".jpg", _BMP),
+    "TIFF as .png": converted(".png", _TIFF),
+    "AVIF as .jpg": converted(".jpg", encoded(RGB, "AVIF")),
     "QOI as .bmp": rejected(".bmp", encoded(RGB, "QOI"), "unreadable"),
     "TGA as .jpg": rejected(".jpg", encoded(RGB, "TGA"), "unreadable"),
     "PCX as .png": rejected(".png", encoded(RGB, "PCX"), "unreadable"),
