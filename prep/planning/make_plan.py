@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -62,10 +62,27 @@ def make_plan(
     }
     recorded = {**reader.options(), **options.to_json()}
     all_options: dict[str, Json] = {**recorded, "shards": dict(counts), "seed": seed}
-    warnings = (*listing.warnings, *_missing_classes(listing, membership))
+    warnings = (
+        *listing.warnings,
+        *_unlike_numbers(listing.schema.class_names),
+        *_missing_classes(listing, membership),
+    )
     digest = _inputs_digest(listing, membership)
     plan_id = plan_id_of(name, listing.schema, all_options, digest)
     return Plan(name, listing, membership, layouts, plan_id, digest, all_options, warnings)
+
+
+def _unlike_numbers(class_names: Sequence[str]) -> Iterator[str]:
+    """Yield a warning if names that are numbers are in another order than their labels."""
+    if not all(name.isdecimal() for name in class_names):
+        return
+    numbers = [int(name) for name in class_names]
+    if numbers != sorted(numbers):
+        label = next(label for label, number in enumerate(numbers) if number != label)
+        yield (
+            f"the class names are numbers, but not the labels, which follow the names sorted as text: class "
+            f"{class_names[label]!r} has label {label}; class_names= gives them in another order"
+        )
 
 
 def _missing_classes(listing: Listing, membership: Membership) -> Iterator[str]:

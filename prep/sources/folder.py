@@ -18,7 +18,7 @@ from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Listing, Outcome, Reader, Row, Source
 from tfshards.prep.sources.classes import ClassNames, given_class_names, twins
 from tfshards.prep.sources.fetching import FILES_AHEAD, unreadable
-from tfshards.prep.sources.keys import KEY_FEATURE, groups_of_keys, to_bytes
+from tfshards.prep.sources.keys import KEY_FEATURE, groups_of_keys, to_bytes, to_text
 from tfshards.prep.sources.kinds import check_num_inputs
 from tfshards.prep.sources.layout import check_paths_of_splits, find_layout
 from tfshards.prep.sources.marks import ALWAYS, NOTHING, check_marks, refusal
@@ -36,7 +36,7 @@ from tfshards.prep.sources.pictures import (
 from tfshards.prep.sources.split_lists import read_split_lists
 from tfshards.prep.sources.tree import FolderFiles, RemoteTree, Tree, tree_of
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
-from tfshards.schemas.errors import check_instance, check_path
+from tfshards.schemas.errors import check_instance, check_path, counted
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.storage import AnyPath, any_path, in_flight
 
@@ -192,6 +192,10 @@ class ImageFolder(Source):
                 code="no-inputs",
             )
         warnings: list[str] = []
+        if files.empty:
+            # perhaps a class whose images were not copied; only disks have empty folders, so it is no class
+            names = counted(len(files.empty), "empty folder")
+            warnings.append(f"{names}, such as {to_text(files.empty[0])!r}")
         # patterns choose images; their masks follow
         files, split_of, digest = self._chosen(files, warnings)
         listing = self._arranged(tree.root, files, mask_folders, split_of, warnings)

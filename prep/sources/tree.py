@@ -46,6 +46,7 @@ class FolderFiles:
         stamps: number that changes with the file, shape ``(num_files,)`` int64.
         marks: marks of other layouts; see ``marks.note``.
         skipped: number of other files by reason.
+        empty: paths of the folders in which there is nothing, each with a slash at its end.
     """
 
     keys: Sequence[bytes]
@@ -53,6 +54,7 @@ class FolderFiles:
     stamps: IntArray
     marks: Marks
     skipped: Counter[str]
+    empty: Sequence[bytes] = ()
 
     @classmethod
     def of(
@@ -62,9 +64,11 @@ class FolderFiles:
         stamps: array[int],
         marks: Marks,
         skipped: Counter[str],
+        empty: Sequence[bytes] = (),
     ) -> FolderFiles:
         """Return the files, which may be in any order."""
-        files = cls(keys, np.frombuffer(sizes, np.int64), np.frombuffer(stamps, np.int64), marks, skipped)
+        of_files = np.frombuffer(sizes, np.int64), np.frombuffer(stamps, np.int64)
+        files = cls(keys, *of_files, marks, skipped, empty)
         if all(map(operator.lt, keys, islice(keys, 1, None))):
             return files
         return files.take(np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64))
@@ -117,6 +121,7 @@ class LocalTree:
         sizes, stamps = array("q"), array("q")
         marks: Marks = {}
         skipped: Counter[str] = Counter()
+        empty: list[bytes] = []
         # not recursive, because folders may be nested more deeply than Python allows calls to be
         folders = [(b"", frozenset({_file_id(os.stat(self.root))}))]
         while folders:
@@ -125,6 +130,7 @@ class LocalTree:
             names: list[bytes] = []
             # an object for each file would make Python look for garbage among all of them
             new_sizes, new_stamps = array("q"), array("q")
+            num_skipped = skipped.total()
             with os.scandir(os.path.join(self.root, prefix)) as entries:
                 for entry in entries:
                     status = None if is_hidden(entry.name) else _status(entry)
@@ -142,13 +148,15 @@ class LocalTree:
                         names.append(entry.name)
                         new_sizes.append(status.st_size)
                         new_stamps.append(status.st_mtime_ns)
+            if not names and not inside and skipped.total() == num_skipped:
+                empty.append(prefix)
             folders += sorted(inside, key=itemgetter(0), reverse=True)
             # sorted here, where the names are close together in memory; sorting all at the end takes longer
             order = sorted(range(len(names)), key=names.__getitem__)
             keys.extend(prefix + names[number] for number in order)
             sizes.extend(map(new_sizes.__getitem__, order))
             stamps.extend(map(new_stamps.__getitem__, order))
-        return FolderFiles.of(keys, sizes, stamps, marks, skipped)
+        return FolderFiles.of(keys, sizes, stamps, marks, skipped, empty)
 
     def at(self, path: bytes) -> bytes:
         """Return the full path of a file or folder, for ``read_as_listed``."""
