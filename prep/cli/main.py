@@ -1,8 +1,8 @@
 """Run the command: parse the arguments, call the function of the verb, and print its result, or its error.
 
 The result goes to standard output, as text or as JSON; everything else is reported to the console, on
-standard error. Exit status: 0 success; 2 an invalid command line; 1 any other error, and what ``verify``,
-``diff`` and ``audit`` found; 130 interrupted, 143 ended by SIGTERM, 129 by SIGHUP.
+standard error. Exit status: 0 success; 2 an invalid command line; 1 any other error, and what ``verify`` and
+``diff`` found; 130 interrupted, 143 ended by SIGTERM, 129 by SIGHUP.
 """
 
 from __future__ import annotations
