@@ -64,7 +64,6 @@ FLAGS = {
     "--max-pixels": COUNT,
     "--for-training": COUNT,
     "--all-classes": SWITCH,
-    "--as-bytes": Flag(("z",), 2, "z"),
     "--as-is": SWITCH,
     "--as-splits": SWITCH,
     "--audit": SWITCH,
