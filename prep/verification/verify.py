@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,7 +17,6 @@ import numpy as np
 
 from tfshards.prep.engines.work import Tick, in_threads
 from tfshards.prep.imaging.options import DEFAULT_MAX_PIXELS
-from tfshards.prep.planning.plan import label_counts
 from tfshards.prep.progress.lines import Meter
 from tfshards.prep.progress.threads import num_jobs
 from tfshards.prep.records.dataset_files import digest_problems
@@ -29,7 +28,7 @@ from tfshards.prep.verification.repair import copy_digest, folders_of, repaired
 from tfshards.prep.writing.build_folder import is_owned
 from tfshards.schemas import Feature, Manifest, OptionsError, Problem, Shard, read_manifest
 from tfshards.schemas.companions import read_index, read_keys, read_labels
-from tfshards.schemas.errors import check_flags, counted, listed, one_line
+from tfshards.schemas.errors import check_flags, counted, one_line
 from tfshards.schemas.index import IntArray, RecordIndex
 from tfshards.schemas.json_reader import Json, as_json
 from tfshards.schemas.keys import KeyHashes, hash_array, hash_key
@@ -38,9 +37,6 @@ from tfshards.schemas.names import RECORD_NAME
 from tfshards.schemas.split import rows_by_shard
 from tfshards.schemas.storage import AnyPath, any_path
 
-_SHOWN = 5
-# how many problems of one file are printed; all are counted
-_SHOWN_PER_FILE = 20
 _MAX_PIXELS = re.compile(r'"max_pixels": ([0-9]+)')
 # How many images of one shard are queued or being decoded; all of them are in memory.
 _MAX_WAITING = 16
@@ -86,16 +82,7 @@ class VerificationReport:
     def __repr__(self) -> str:
         """Return the files rebuilt, the problems and their number, and the remedies, one per line."""
         lines = [one_line(f"rebuilt: {path}") for path in self.repaired]
-        numbers = Counter[str]()
-        for problem in self.problems:
-            numbers[problem.place] += 1
-            if numbers[problem.place] <= _SHOWN_PER_FILE:
-                lines.append(str(problem))
-        lines += [
-            one_line(f"{place}: and {number - _SHOWN_PER_FILE:,} more problems")
-            for place, number in numbers.items()
-            if number > _SHOWN_PER_FILE
-        ]
+        lines += map(str, self.problems)
         verdict = counted(len(self.problems), "problem") if self.problems else "sound"
         rebuilt = f", {counted(len(self.repaired), 'file')} rebuilt" if self.repaired else ""
         return "\n".join([*lines, one_line(f"{self.dataset}: {verdict}{rebuilt}"), *self.remedies])
@@ -164,9 +151,8 @@ def _problems(
 ) -> tuple[Problem, ...]:
     """Return every problem of a dataset."""
     num_bytes = sum(split.num_bytes for split in manifest.splits.values()) * (2 if is_deep else 1)
-    # what the files of keys and labels list of shards whose records are sound
+    # what the files of keys list of shards whose records are sound
     hashes: dict[Shard, KeyHashes] = {}
-    labels: dict[Shard, IntArray] = {}
 
     def look(shard: Shard, tick: Tick) -> list[Problem]:
         of_file, found = _file_problems(folder, shard, tick), _Companions.of(folder, shard)
@@ -180,8 +166,6 @@ def _problems(
             return of_file + found.problems
         if not of_records:
             hashes[shard] = hash_array(map(hash_key, found.keys or ()))
-            if found.labels is not None:
-                labels[shard] = found.labels
             if of_file:
                 how = "" if manifest.compression == "none" else ", or compressed differently"
                 message = f"its records are those that were written, but in a different order{how}"
@@ -197,7 +181,7 @@ def _problems(
         if not is_owned(build.root)
     ]
     problems += _repeated_keys(folder, {each: hashes[each] for each in manifest.shards if each in hashes})
-    return (*problems, *_other_labels(manifest, labels))
+    return tuple(problems)
 
 
 def _repeated_keys(folder: AnyPath, hashes: Mapping[Shard, KeyHashes]) -> Iterator[Problem]:
@@ -212,23 +196,6 @@ def _repeated_keys(folder: AnyPath, hashes: Mapping[Shard, KeyHashes]) -> Iterat
             ((_, earlier, _, (number,)),) = rows_by_shard(shards, original[repeats[[row]]])
             offset = int(found.index.offsets[record]) if found.index else 0
             yield found.problem(shard, record, offset, f"has the key of record {number} of {earlier.path}")
-
-
-def _other_labels(manifest: Manifest, labels: Mapping[Shard, IntArray]) -> Iterator[Problem]:
-    """Yield a problem for each split whose label counts differ from its files of labels."""
-    for name, split in manifest.splits.items():
-        # damaged records and files of labels are reported with their shards
-        if not split.label_counts or not labels.keys() >= {*split.shards}:
-            continue
-        together = np.concatenate([labels[shard] for shard in split.shards])
-        counts = label_counts(together, manifest.schema)
-        wrong = [
-            f"{label!r} occurs {counts.get(label, 0)} times, not {split.label_counts.get(label, 0)}"
-            for label in sorted({*counts, *split.label_counts})
-            if counts.get(label, 0) != split.label_counts.get(label, 0)
-        ]
-        if wrong:
-            yield Problem(f"splits.{name}.label_counts", f"differ from the records: {listed(wrong, _SHOWN)}")
 
 
 def _file_problems(folder: AnyPath, shard: Shard, tick: Tick) -> list[Problem]:

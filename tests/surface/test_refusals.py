@@ -54,10 +54,6 @@ REFUSALS = [
     ("build table keys new", 2, None, ["keys", ".csv"]),
     ("build table t.csv new --roles a", 2, "usage", ["--roles", "'a'", "NAME=VALUE"]),
     ("info x.npy", 1, "input", ["x.npy", "dataset.json"]),
-    ("show data --first 2 --save x.png", 2, None, ["--save", "first=2"]),
-    ("show data cat/0.png --save nowhere/1.png", 1, None, ["nowhere/1.png", "folder"]),
-    ("show data cat/0.png --save x.npy", 1, None, "x.npy"),
-    ("show numbers 0 --save x.png", 2, None, "--save"),
     ("show data cat/9.png", 1, "key-unknown", "'cat/9.png'"),
     ("show data train:99", 1, None, ["train:99", "8"]),
     (["show", "data", "a\x1b[31m\nb"], 1, "key-unknown", r"a\x1b[31m\nb"),
@@ -191,11 +187,6 @@ def test_a_build_that_rejects_too_much_names_the_files_and_where_all_are_listed(
     counts = ["10", "8", "1", "1"]
     assert [word for word in rows[7] if word.isdecimal()] == counts
     assert any(word.endswith("/rejected.jsonl") for row in rows for word in row)
-    # with the reason, as long as the list of rejects exists
-    error = refused(["show", "new", "cat/bad\n.png"], [r"'cat/bad\n.png'", "unreadable"], status=1)
-    next(Path("new").glob("*/rejected.jsonl")).unlink()
-    assert "unreadable" not in refused(["show", "new", "cat/bad\n.png"], status=1, code="key-unknown")
-    assert "input" not in error
 
 
 def test_a_plan_writes_nothing_and_reports_what_the_output_holds(here):
