@@ -13,10 +13,9 @@ from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NoReturn
 
-from tfshards.prep.cli.config import Config, read_config
+from tfshards.prep.cli.config import read_config
 from tfshards.prep.cli.derive import Call, description_of, plain
 from tfshards.prep.sources.kinds import KINDS, Kind
 from tfshards.schemas import OptionsError
@@ -131,13 +130,9 @@ class Parser(argparse.ArgumentParser):
 
     Attributes:
         call: the call of a verb that the arguments describe; None in the parser of all verbs.
-        config: a file of options, when it was parsed.
-        given: the values of arguments on the command line, when it was parsed.
     """
 
     call: Call | None = None
-    config: Config = Config()
-    given: Mapping[str, Any] = MappingProxyType({})
     description: str | None
 
     def add_verb(self, verb: Verb, kind: Kind | None) -> None:
@@ -163,16 +158,15 @@ class Parser(argparse.ArgumentParser):
         try:
             # options may be between positional arguments
             parse = self.parse_intermixed_args if self.call else self.parse_args
-            self.given = {name: value for name, value in vars(parse(words)).items() if value is not None}
+            values = {name: value for name, value in vars(parse(words)).items() if value is not None}
         except BrokenPipeError:
             # the program that reads the help, such as head, has read enough
             abandon_stdout()
             self.exit(1)
-        if {"quiet", "verbose"} <= {*self.given}:
+        if {"quiet", "verbose"} <= {*values}:
             self.error("argument --quiet: not allowed with argument --verbose")
-        if path := _COMMON.run(self.given).config:
-            self.config = read_config(self, path, self._ignored)
-        values = {**self.config.values, **self.given}
+        if path := _COMMON.run(values).config:
+            values = {**read_config(self, path, self._ignored), **values}
         return values, _COMMON.run(values)
 
     @property
