@@ -134,11 +134,7 @@ class Parameter:
         given: dict[str, Any] = {"help": text}
         short = [f"-{self.name[0]}"] if self.name in ("quiet", "verbose") else []
         if self.form is None:
-            given["action"] = "store_true"
-            if self.default is None:
-                # older releases of Python would print a default that is suppressed
-                given |= {"action": argparse.BooleanOptionalAction, "default": None}
-            parser.add_argument(*short, flag, **given)
+            parser.add_argument(*short, flag, action="store_true", **given)
             return
         parse = self.form.parse
         given |= {"type": parse, "choices": self.form.choices or None}

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+from apache_beam.runners import create_runner
 
 from tfshards.prep.engines.transform import Checked
 from tfshards.prep.engines.work import Work, share
@@ -46,6 +47,10 @@ def find_run(arguments: Sequence[str]) -> Callable[[Work], None]:
             _fail(f"its local runner does not know {unknown[0]}")
 
     options.get_all_options(add_extra_args_fn=check, retain_unknown_options=True)
+    try:
+        create_runner(options.view_as(StandardOptions).runner)
+    except (ValueError, ImportError, AttributeError) as error:
+        _fail(error)
     return partial(run, options=options)
 
 

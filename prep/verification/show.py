@@ -196,7 +196,7 @@ def description(feature: Feature, schema: Schema, values: Decoded) -> str:
     if feature.is_text:
         shown = [_text_of(value) for value in cast("list[bytes]", values)]
     elif feature.is_label and schema.class_names:
-        shown = [f"{label} ({escaped(schema.class_name(int(label)))})" for label in values]
+        shown = [f"{label} ({escaped(schema.class_name(label))})" for label in map(int, values)]
     else:
         shown = _elements(feature, values)
         dims = f"{feature.dtype} [{', '.join('?' if dim is None else str(dim) for dim in feature.shape)}]: "

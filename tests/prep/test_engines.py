@@ -110,6 +110,7 @@ def test_pipeline_options_that_do_not_fit_are_refused_and_leave_nothing(tmp_path
     numbers = Arrays({"x": np.arange(4)})
     for text, arguments in [
         ("Beam: .*'two'", ["--direct_num_workers=two"]),
+        ("Beam: .*Flonk", ["--runner=Flonk"]),
         ("--runer=DirectRunner", ["--runer=DirectRunner"]),
         ("FlinkRunner", ["FlinkRunner"]),
         ("beam_args=", "--runner=DirectRunner"),
