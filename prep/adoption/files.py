@@ -171,6 +171,6 @@ def _check_complete(paths: Sequence[str]) -> None:
             if number != total or len(numbers) > 1:
                 totals = " or ".join(map(str, numbers))
                 raise InputError(
-                    f"{head}…-of-{total}{tail}: {number:,} files of a series of {totals}; restore the others, or "
-                    "name the files of each split with splits="
+                    f"{head}…-of-{total}{tail}: {number:,} files of a series of {totals}; restore the "
+                    "others, or name the files of each split with splits="
                 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tfshards.prep.auditing.findings import (
@@ -29,7 +29,7 @@ from tfshards.schemas import InputError, Manifest, Schema, read_manifest
 from tfshards.schemas.errors import counted
 from tfshards.schemas.json_reader import Json, as_json
 from tfshards.schemas.storage import any_path
-from tfshards.schemas.summary import class_lines, escaped
+from tfshards.schemas.summary import escaped
 
 _SHOWN = 5
 
@@ -40,13 +40,11 @@ class Audit:
 
     Attributes:
         manifest: the manifest of the dataset.
-        label_counts: number of examples by split and class, for all classes; empty without labels.
         findings: leaks first.
         notes: parts of the dataset that were not examined, and why.
     """
 
     manifest: Manifest
-    label_counts: Mapping[str, Mapping[str, int]]
     findings: tuple[Finding, ...]
     notes: tuple[str, ...]
 
@@ -76,7 +74,7 @@ class Audit:
         return found
 
     def __repr__(self) -> str:
-        """Return the findings with their first cases, the notes, and the number of examples by class."""
+        """Return the findings with their first cases, and the notes."""
         lines = [] if self.findings else ["no findings"]
         for finding in self.findings:
             lines.append(f"{finding.kind}: {escaped(finding.message)}")
@@ -85,16 +83,11 @@ class Audit:
                 lines.append(escaped(f"    {named}{': ' if named else ''}{case.detail}"))
             if len(finding.cases) > _SHOWN:
                 lines.append(f"    and {len(finding.cases) - _SHOWN:,} more")
-        lines += [f"note: {escaped(note)}" for note in self.notes]
-        # a split without any label has examples without classes, rather than none of each
-        counts = {split: own if any(own.values()) else {} for split, own in self.label_counts.items()}
-        return "\n".join([*lines, *(class_lines(counts) if counts else [])])
+        return "\n".join([*lines, *(f"note: {escaped(note)}" for note in self.notes)])
 
     def to_json(self) -> dict[str, Json]:
         """Return all findings, with every case."""
-        sizes: dict[str, Json] = {name: split.num_examples for name, split in self.manifest.splits.items()}
-        found = {name: as_json(getattr(self, name)) for name in ("label_counts", "findings", "notes")}
-        return {"num_examples": sizes, **found}
+        return {"findings": as_json(self.findings), "notes": as_json(self.notes)}
 
 
 def audit(
@@ -144,7 +137,7 @@ def audit(
         {name: label_counts(own if schema.label else None, schema) for name, own in labels.items()}, schema
     )
     findings += [*class_findings(counts), *size_findings(examples, manifest)]
-    made = Audit(manifest, counts, tuple(findings), tuple(notes))
+    made = Audit(manifest, tuple(findings), tuple(notes))
     if path is not None:
         listed = made.keys()
         write_keys(path, listed)

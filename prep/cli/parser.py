@@ -96,8 +96,6 @@ def find_parser(verbs: Mapping[str, Verb], words: Sequence[str]) -> tuple[Parser
     kind = KINDS.get("".join(words[1:2])) if verb and verb.has_kinds else None
     if verb is None or (verb.has_kinds and kind is None):
         parser = make_parser(verbs, lambda *_: None)
-        if words and words[0].startswith("-") and words[0] not in parser._option_string_actions:
-            parser.error(f"unrecognized arguments: {words[0]} before COMMAND; options follow it")
         return parser, words
     begin = [verb.name, kind.name] if kind else [verb.name]
     parser = Parser(prog=" ".join(["tfshards", *begin]), **_SETTINGS)
@@ -176,7 +174,6 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise a mistake, with a hint."""
-        message = message.replace("ignored explicit argument", "a switch has no value, but it was given")
         unknown, hint = _UNKNOWN.search(message), ""
         if unknown:
             choices = re.findall(r"[\w-]+", message.partition("choose from")[2])
@@ -185,8 +182,6 @@ class Parser(argparse.ArgumentParser):
             hint = f"; was {close[0]} meant?" if close else ""
         if not hint and "unrecognized arguments: -" in message and self.is_resumable:
             hint = "; options of Apache Beam follow a bare --"
-        elif not hint and "unrecognized arguments: " in message and "=" in message:
-            hint = "; repeat the flag for each NAME=VALUE"
         raise OptionsError(f"{message}{hint}; see {self.prog} --help", code="usage")
 
 

@@ -20,7 +20,7 @@ from apache_beam.runners import create_runner
 from tfshards.prep.engines.transform import Checked
 from tfshards.prep.engines.work import Work, share
 from tfshards.prep.engines.worker import marked_error, marking_errors, needed_paths
-from tfshards.prep.progress.threads import STOPPED, StoppedError, check_working, num_jobs
+from tfshards.prep.progress.threads import StoppedError, check_working, num_jobs
 from tfshards.schemas import BuildError, OptionsError
 from tfshards.schemas.errors import check_strings
 from tfshards.schemas.storage import AnyPath
@@ -99,7 +99,7 @@ _ENDED = (
 def pipeline_of(work: Work, paths: Sequence[AnyPath], options: PipelineOptions) -> beam.Pipeline:
     """Return the pipeline that calls the function with every item."""
     pipeline = beam.Pipeline(options=options)
-    call = partial(_call, work.function, work.folder, _is_local(options))
+    call = partial(_call, work.function, work.folder)
     # PCollection[bytes] -> PCollection[None]
     _ = (
         pipeline
@@ -124,14 +124,8 @@ class _Call(Checked):
             self.function(element)
 
 
-def _call(function: Callable[[Any], object], folder: AnyPath, is_local: bool, item: bytes) -> None:
+def _call(function: Callable[[Any], object], folder: AnyPath, item: bytes) -> None:
     # a call that was stopped is not the failure
     with suppress(StoppedError):
         check_working(folder)
-        try:
-            function(pickle.loads(item))
-        except Exception:
-            if is_local:
-                # this runner repeats no call, and would first wait for all calls of another thread
-                STOPPED.add(folder)
-            raise
+        function(pickle.loads(item))

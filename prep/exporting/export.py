@@ -56,7 +56,6 @@ FormatName = Literal["webdataset", "parquet"]
 _FORMATS = {"webdataset": webdataset, "parquet": parquet}
 # Examples that are held in memory together, also by readers of Parquet.
 _GROUP_BYTES = 32 << 20
-_GROUP_ROWS = 10_000
 _UNFINISHED = re.compile(r".+[.-][0-9a-f]{16}")
 
 
@@ -230,7 +229,7 @@ class _Exported(NamedTuple):
                 footers.extend(part.footers)
                 yield from part.data
 
-        for group in in_groups(records(), len, _GROUP_BYTES, _GROUP_ROWS):
+        for group in in_groups(records(), len, _GROUP_BYTES):
             try:
                 columns = parser.parse_records(group)
             except UnparsedError as error:

@@ -47,23 +47,18 @@ def write(file: Path, schema: Schema, groups: Iterator[Values], first: int) -> N
     """Write examples to a new file; ``first`` is the number of the first one in its split."""
     files = [*_files(schema)]
     numbers = count(first)
-    with file.open("xb") as tar:
+    # GNU's format allows long names, and writes short ones as all formats do
+    with tarfile.open(file, "x", format=tarfile.GNU_FORMAT) as tar:
         for columns in groups:
             for values in zip(*(columns[feature.name] for feature, *_ in files), strict=True):
                 number = next(numbers)
                 for (feature, member, encode), value in zip(files, values, strict=True):
                     content = encode(value)
                     suffix = _suffix_of(content) if feature.is_encoded else ""
-                    header = tarfile.TarInfo(f"{number:09d}.{member}{suffix}")
                     # no time and no owner, so that equal examples are equal bytes
-                    header.size, header.mode = len(content), 0o644
-                    # GNU's format allows long names, and writes short ones as all formats do
-                    tar.write(header.tobuf(tarfile.GNU_FORMAT))
-                    tar.write(content)
-                    tar.write(bytes(-len(content) % tarfile.BLOCKSIZE))
-        # two empty blocks, and as many as fill a record
-        end = tar.tell() + 2 * tarfile.BLOCKSIZE
-        tar.write(bytes(2 * tarfile.BLOCKSIZE + -end % tarfile.RECORDSIZE))
+                    header = tarfile.TarInfo(f"{number:09d}.{member}{suffix}")
+                    header.size = len(content)
+                    tar.addfile(header, io.BytesIO(content))
 
 
 def _files(schema: Schema) -> Iterator[tuple[Feature, str, Callable[[Any], bytes]]]:

@@ -213,7 +213,7 @@ def _audited(root: AnyPath, manifest: Manifest, counts: Mapping[str, Mapping[str
         "only classes were examined: leaks, duplicates and conflicts are searched in datasets with at most "
         f"{_MOST_AUDITED:,} examples; tfshards audit DATASET searches in any"
     )
-    return Audit(manifest, counts, tuple(class_findings(counts)), (note,))
+    return Audit(manifest, tuple(class_findings(counts)), (note,))
 
 
 def _facts(cards: Sequence[_Card]) -> dict[str, object] | None:

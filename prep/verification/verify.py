@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -18,7 +16,6 @@ import numpy as np
 from tfshards.prep.engines.work import Tick, in_threads
 from tfshards.prep.imaging.options import DEFAULT_MAX_PIXELS
 from tfshards.prep.progress.lines import Meter
-from tfshards.prep.progress.threads import num_jobs
 from tfshards.prep.records.dataset_files import digest_problems
 from tfshards.prep.records.frames import Frame
 from tfshards.prep.records.shard_file import scan
@@ -38,10 +35,8 @@ from tfshards.schemas.split import rows_by_shard
 from tfshards.schemas.storage import AnyPath, any_path
 
 _MAX_PIXELS = re.compile(r'"max_pixels": ([0-9]+)')
-# How many images of one shard are queued or being decoded; all of them are in memory.
-_MAX_WAITING = 16
-# Starts to decode an image, and returns what will be wrong with it, or None.
-Decode: TypeAlias = Callable[[bytes, Feature], "Future[str | None]"]
+# Decodes an image, and returns what is wrong with it, or None.
+Decode: TypeAlias = Callable[[bytes, Feature], "str | None"]
 
 
 @dataclass(frozen=True)
@@ -132,18 +127,17 @@ def verify(
             manifest = read_manifest(folder)
             return VerificationReport(name, *repaired(name, folder, manifest, _problems(folder, manifest)))
     manifest = read_manifest(folder)
-    with ThreadPoolExecutor(num_jobs()) as threads:
-        start = _decode_by(threads, manifest) if decode else None
-        return VerificationReport(name, _problems(folder, manifest, start, is_deep=deep or decode))
+    decoder = _decoder_of(manifest) if decode else None
+    return VerificationReport(name, _problems(folder, manifest, decoder, is_deep=deep or decode))
 
 
-def _decode_by(threads: ThreadPoolExecutor, manifest: Manifest) -> Decode:
+def _decoder_of(manifest: Manifest) -> Decode:
     # before anything is read, and not by many threads at once
     decoded_fault = import_module("tfshards.prep.imaging.stored").decoded_fault
     # in the options of the dataset, and of those that it was derived from
     limits = _MAX_PIXELS.findall(json.dumps(dict(manifest.options)))
     most = max(map(int, limits), default=DEFAULT_MAX_PIXELS)
-    return partial(threads.submit, partial(decoded_fault, max_pixels=most))
+    return partial(decoded_fault, max_pixels=most)
 
 
 def _problems(
@@ -256,9 +250,6 @@ def _record_problems(
     Raises:
         OSError: the shard cannot be read.
     """
-    decoding: deque[tuple[Frame, Future[str | None]]] = deque()
-    # by number of the record: the offset of its frame, and what is wrong
-    found: dict[int, tuple[int, str]] = {}
     images = [feature for feature in manifest.schema.features if feature.is_encoded]
     # a memoryview returns Python integers, and faster than an array its own
     labels = None if companions.labels is None else companions.labels.data
@@ -271,12 +262,6 @@ def _record_problems(
         if feature and values is not None
     ]
 
-    def decoded(num_waiting: int) -> None:
-        while len(decoding) > num_waiting:
-            frame, future = decoding.popleft()
-            if fault := future.result():
-                found[frame.number] = frame.offset, fault
-
     def look(frame: Frame) -> None:
         values = parse_record(frame.data or b"", manifest)
         for name, path, of_file in listed if frame.number < shard.num_examples else ():
@@ -286,11 +271,10 @@ def _record_problems(
                 # records of another shard differ from their start on: one report is enough
                 listed.clear()
                 raise ValueError(f"has the {name} {own!r}, but {path} lists {other!r}")
-        if decode:
-            for feature in images:
-                for data in cast("list[bytes]", values[feature.name]):
-                    decoding.append((frame, decode(data, feature)))
-            decoded(_MAX_WAITING)
+        for feature in images if decode else ():
+            for data in cast("list[bytes]", values[feature.name]):
+                if decode and (fault := decode(data, feature)):
+                    raise ValueError(fault)
 
     # a compressed file is shorter than its content
     share = shard.num_bytes / max(1, shard.record_bytes)
@@ -298,11 +282,8 @@ def _record_problems(
     records, faults = scan(
         path, manifest.compression, look, companions.index, lambda count: tick(int(count * share))
     )
-    decoded(0)
-    found |= {each.record: (each.offset, each.fault) for each in faults}
-    problems: list[Problem] = [companions.problem(shard, each, *found[each]) for each in sorted(found)]
-    if problems:
-        return problems
+    if faults:
+        return [companions.problem(shard, each.record, each.offset, each.fault) for each in faults]
     fault = ""
     if len(records.lengths) != shard.num_examples:
         fault = f"holds {len(records.lengths)} records, but the manifest lists {shard.num_examples}"

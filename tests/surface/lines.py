@@ -185,7 +185,7 @@ LINES = [
     Line("info", "data"),
     Line("show", "data cat/0.png", ()),
     Line("verify", "data", ()),
-    Line("audit", "data", ("num_examples", "label_counts", "findings", "notes")),
+    Line("audit", "data", ("findings", "notes")),
     Line("report", "data", (), options="--output page.html", makes="page.html"),
     Line("diff", "data data", ("is_same", "num_same", "added", "removed", "changed"), inputs=(0, 1)),
     Line("generations", "data", ()),
