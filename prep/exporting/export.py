@@ -45,7 +45,7 @@ from tfshards.schemas.compression import Compression
 from tfshards.schemas.digests import examples_digest
 from tfshards.schemas.errors import counted, size
 from tfshards.schemas.index import FRAME_OVERHEAD
-from tfshards.schemas.json_reader import Json, as_json
+from tfshards.schemas.json_reader import as_json
 from tfshards.schemas.names import id_of
 from tfshards.schemas.storage import AnyPath, LocalPath, any_path
 from tfshards.schemas.storage.locking import LOCK_NAME
@@ -79,11 +79,6 @@ class Export:
         """Return the text that ``tfshards export`` prints."""
         files = f"{counted(len(self.files), 'file')}, {size(sum(self.files.values()))}"
         return f"{self.to}: {counted(self.num_examples, 'example')}, {files} in {self.directory}"
-
-    def to_json(self) -> dict[str, Json]:
-        """Return the attributes as JSON values."""
-        found: dict[str, Json] = as_json(self)
-        return found
 
 
 def export(

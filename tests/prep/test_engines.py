@@ -76,7 +76,7 @@ def test_a_failure_of_a_thread_is_raised_rather_than_that_of_one_that_it_ended(t
     work = work_of(note, tmp_path)
     object.__setattr__(work, "function", call)
     with pytest.raises(BuildError, match="first"):
-        run_on_threads(work, 4)
+        run_on_threads(work)
 
 
 @on_each_engine
