@@ -26,7 +26,6 @@ from tfshards.prep.imaging.options import ImageOptions as ImageOptions
 from tfshards.prep.planning.options import Options as Options
 from tfshards.prep.planning.options import ShardCounts as ShardCounts
 from tfshards.prep.progress.threads import limited_jobs as limited_jobs
-from tfshards.prep.reporting.report import Report as Report
 from tfshards.prep.reporting.report import report as report
 from tfshards.prep.sources.arrays import Arrays as Arrays
 from tfshards.prep.sources.coco import Coco as Coco

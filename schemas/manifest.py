@@ -311,8 +311,8 @@ def _no_dataset(root: AnyPath, error: OSError) -> InputError:
     )
 
 
-def manifest_text(manifest: Manifest, *, all_classes: bool = False) -> str:
-    """Return a table of splits, features, classes, with their full names if all are listed, and totals."""
+def manifest_text(manifest: Manifest) -> str:
+    """Return a table of splits, features, classes and totals."""
     compression = "" if manifest.compression == "none" else f", {manifest.compression}"
     rows = [("split", "examples", "shards", "bytes", "examples per shard")]
     for name, split in manifest.splits.items():
@@ -322,9 +322,9 @@ def manifest_text(manifest: Manifest, *, all_classes: bool = False) -> str:
     lines = [f"{manifest.name}, build {manifest.build_id}{inside}{compression}", *table(rows)]
     lines += [*schema_lines(manifest.schema), *role_lines(manifest.options)]
     counts = {name: split.label_counts for name, split in manifest.splits.items()}
-    lines += class_lines(counts, manifest.schema, all_classes=all_classes)
-    if not all_classes and len(set().union(*counts.values())) > SHOWN_CLASSES:
-        lines.append("`tfshards info DATASET --all-classes` lists every class")
+    lines += class_lines(counts, manifest.schema)
+    if len(set().union(*counts.values())) > SHOWN_CLASSES:
+        lines.append("`tfshards info DATASET --json` lists every class")
     return "\n".join([*lines, *_totals_lines(manifest)])
 
 

@@ -28,25 +28,22 @@ def role_lines(options: Mapping[str, Json]) -> list[str]:
     return [f"columns: {', '.join(f'{escaped(name)} {role}' for name, role in columns.items())}"]
 
 
-def class_lines(
-    counts: Mapping[str, Mapping[str, int]], schema: Schema | None = None, *, all_classes: bool = False
-) -> list[str]:
+def class_lines(counts: Mapping[str, Mapping[str, int]], schema: Schema | None = None) -> list[str]:
     """Return a table of the classes in the order of their numbers, with a column of counts per split.
 
-    With many classes, it has those with the most and the fewest examples, unless ``all_classes`` asks for
-    every class, with its full name.
+    With many classes, it has those with the most and the fewest examples.
     """
     names = _class_order(counts, schema)
     if not names:
-        return [_uncounted(schema, all_classes=all_classes)]
+        return [_uncounted(schema)]
 
     def rows(names: Sequence[str]) -> list[tuple[str, ...]]:
-        shown = [escaped(name) if all_classes else _cut(escaped(name)) for name in names]
+        shown = [_cut(escaped(name)) for name in names]
         found = [[f"{split.get(name, 0):,}" if split else "-" for split in counts.values()] for name in names]
         return [(name, *cells) for name, cells in zip(shown, found, strict=True)]
 
     head = [("class", *counts)]
-    if all_classes or len(names) <= SHOWN_CLASSES:
+    if len(names) <= SHOWN_CLASSES:
         return table([*head, *rows(names)])
     # of equal classes, the first ones
     names.sort(key=lambda name: -sum(split.get(name, 0) for split in counts.values()))
@@ -68,16 +65,15 @@ def _class_order(counts: Mapping[str, Mapping[str, int]], schema: Schema | None)
     return names
 
 
-def _uncounted(schema: Schema | None, *, all_classes: bool) -> str:
+def _uncounted(schema: Schema | None) -> str:
     """Return a line about classes of which each example has several, or about their absence."""
     many = [feature.name for feature in schema.features if feature.is_label] if schema else []
     if not many or schema is None:
         return "no labels"
-    names = [escaped(name) if all_classes else _cut(escaped(name)) for name in schema.class_names]
+    names = [_cut(escaped(name)) for name in schema.class_names]
     what = "examples have several" if schema[many[0]].is_ragged else "some examples have none (-1)"
     several = f"{escaped(many[0])}: classes are not counted, since {what}"
-    most = len(names) if all_classes else SHOWN_CLASSES
-    return f"{several}; the classes are {listed(names, most)}" if names else several
+    return f"{several}; the classes are {listed(names, SHOWN_CLASSES)}" if names else several
 
 
 def _cut(name: str) -> str:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfshards.prep.adoption.features import Features, infer
+from tfshards.prep.adoption.features import DEFAULT_LABEL, Features, infer
 from tfshards.prep.adoption.files import ChosenFiles, choose_files
 from tfshards.prep.building.commit import build_overtaken, check_readable, commit
 from tfshards.prep.building.state import OutputState, differences, inspect_output
@@ -73,7 +73,7 @@ def adopt(
         name: name of the dataset; by default the name of the folder.
         splits: files of each split, such as train=train-*, where * also matches /; other files are skipped.
             By default splits are derived from the names of folders and files.
-        label: feature whose integers are classes; by default label or class, if one of them exists.
+        label: feature whose integers are classes; by default label, if it exists.
         class_names: file of the class names in label order, one per line, or a dataset that has them, or, in
             Python, the names.
         overwrite: replace the dataset of an earlier call with other files, records or options.
@@ -135,7 +135,7 @@ def _read_all(folder: AnyPath, chosen: ChosenFiles, label: str | None) -> dict[s
     """Return what each file holds; threads read one file each."""
 
     def read(path: str, tick: Tick) -> _Read | Problem:
-        features = Features(path, label)
+        features = Features(path, label or DEFAULT_LABEL)
         records, faults = scan(folder / path, chosen.compression, features.look, tick=lambda _: tick(0))
         for error in faults:
             return Problem(path, f"record {error.record} at byte {error.offset}: {error.fault}")
@@ -195,7 +195,7 @@ def _described(
         for number, path in enumerate(paths):
             records, file, features = files[path]
             if schema.label:
-                labels.append(np.array(features.labels[schema.label.name], np.int64))
+                labels.append(np.array(features.labels, np.int64))
             shard, contents = records.describe(
                 path,
                 file,

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import struct
 from array import array
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, reduce
 from typing import cast
@@ -14,16 +12,14 @@ from typing import cast
 import numpy as np
 
 from tfshards.prep.imaging import formats, jpeg
-from tfshards.prep.progress.lines import report_warning
 from tfshards.prep.records.frames import Frame
-from tfshards.prep.sources.classes import MAX_CLASSES
-from tfshards.schemas import Feature, InputError, Problem, Schema, pixel_files
+from tfshards.schemas import Feature, InputError, Schema, pixel_files
 from tfshards.schemas.example import Decoded, ParsedExample
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.keys import hash_array, hash_key
 from tfshards.schemas.storage import AnyPath
 
-_LABEL_NAMES = re.compile(r"(?:.*/)?(?:label|class)")
+DEFAULT_LABEL = "label"
 _KINDS = {"bytes": ("bytes", "bytes"), "int64": ("int", "int64"), "float": ("float", "float32")}
 _IN_WORDS = {"bytes": "byte strings", "int64": "integers", "float": "floats"}
 # What a message about records that do not fit ends with; docs/maintain.md shows the examples.
@@ -88,18 +84,16 @@ class Features:
 
     Attributes:
         path: the file.
-        label: the feature that is given as the label, or None.
+        label: the feature that may be the label.
         kinds: the features as which all records hold their elements, by name; None where they have no list.
-        images: names of features of which a record holds an image.
-        labels: the first element of each record, for integers that may be classes, by feature.
+        labels: the first element of each record, for integers that may be the label.
         keys: the byte strings that are named ``key``.
     """
 
     path: str
-    label: str | None
+    label: str
     kinds: dict[str, Feature | None] = field(default_factory=dict)
-    images: set[str] = field(default_factory=set)
-    labels: defaultdict[str, array[int]] = field(default_factory=lambda: defaultdict(lambda: array("q")))
+    labels: array[int] = field(default_factory=lambda: array("q"))
     keys: list[bytes] = field(default_factory=list)
 
     def look(self, frame: Frame) -> None:
@@ -120,11 +114,8 @@ class Features:
                 self.kinds[name] = _joined(self.kinds.get(name, held), held)
             except ValueError as error:
                 raise ValueError(f"the feature {name!r} {error}; {_ELSE}") from None
-            if held and held.is_image:
-                self.images.add(name)
-            may_be_class = name == self.label if self.label else _LABEL_NAMES.fullmatch(name)
-            if wire == "int64" and elements and may_be_class:
-                self.labels[name].append(elements[0])
+            if name == self.label and wire == "int64" and elements:
+                self.labels.append(elements[0])
             elif name == "key" and wire == "bytes":
                 self.keys += elements
 
@@ -139,58 +130,40 @@ def infer(
     elements in every record a vector, and with differing numbers a list of any length.
 
     Raises:
-        InputError: files contradict each other or the arguments; it lists every contradiction.
+        InputError: files contradict each other or the arguments.
     """
     files = [each for each in files if each.kinds]
-    names = sorted({name for each in files for name in each.kinds})
-    of_files = {name: [np.array(each.labels[name], np.int64) for each in files] for name in names}
-    labels = {name: np.concatenate(values) for name, values in of_files.items()}
-    labeled = label or _usual_label(files, labels)
-    features, problems = [], []
-    if label is not None and label not in names:
+    names, features = sorted({name for each in files for name in each.kinds}), list[Feature]()
+    if label not in (None, *names):
         known = ", ".join(map(repr, names))
-        problems.append(Problem(f"feature {label!r}", f"is not in any record; the features are {known}"))
+        raise InputError(f"{folder}: label={label!r} is not in any record; the features are {known}")
     for name in names:
         try:
-            feature = _feature(name, files, name == labeled)
-            features.append(feature)
-            if name == label and not feature.is_label:
+            feature = _feature(name, files)
+            if name == (label or DEFAULT_LABEL) and feature.kind == "int" and (label or feature.shape == ()):
+                feature = replace(feature, kind="label")
+                if feature.shape == () and class_names is not None:
+                    _check_labels(np.concatenate([each.labels for each in files]), len(class_names))
+            elif name == label:
                 raise ValueError("was given as label=, but holds no integers")
-            if feature.is_label and feature.shape == () and class_names is not None:
-                _check_labels(labels[name], len(class_names))
             if name == "key" and feature.is_text and feature.shape == ():
                 _check_keys([key for each in files for key in each.keys])
         except ValueError as error:
-            problems.append(Problem(f"feature {name!r}", str(error)))
+            raise InputError(f"{folder} cannot be adopted: the feature {name!r} {error}; {_ELSE}") from None
+        features.append(feature)
     if class_names is not None and not any(feature.is_label for feature in features):
-        problems.append(Problem("class_names=", "no feature is a label; name it with label="))
-    if problems:
-        lines = (f"  {problem}" for problem in problems)
-        raise InputError(f"{folder} cannot be adopted:", *lines, _ELSE)
+        raise InputError(f"{folder}: class_names= are given, but no feature is a label; name it with label=")
     return Schema(tuple(features), tuple(class_names or ()))
 
 
-def _feature(name: str, files: Sequence[Features], is_label: bool) -> Feature:
+def _feature(name: str, files: Sequence[Features]) -> Feature:
     have, lack = ([each for each in files if (name in each.kinds) == has] for has in (True, False))
     if lack:
         raise ValueError(f"is in {have[0].path}, but not in {lack[0].path}")
     feature = reduce(_joined, (each.kinds[name] for each in files))
     if feature is None:
         raise ValueError("has no list in any record")
-    if feature.is_text and any(name in each.images for each in files):
-        report_warning(f"{name!r} is an image in some records, but not in all: it is bytes")
-    return replace(feature, kind="label") if is_label and feature.kind == "int" else feature
-
-
-def _usual_label(files: Sequence[Features], labels: Mapping[str, IntArray]) -> str | None:
-    """Return the feature that looks like a label by its name and values; of several, the shortest name."""
-    names = []
-    for name in filter(_LABEL_NAMES.fullmatch, labels):
-        if all(each.kinds.get(name) == _plain(name, "int64", 1) for each in files):
-            values = np.unique(labels[name])
-            if values[0] >= 0 and len(values) <= MAX_CLASSES:
-                names.append(name)
-    return min(names, key=lambda name: (name != "label", len(name), name), default=None)
+    return feature
 
 
 def _check_labels(labels: IntArray, number: int) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import count
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from tfshards.prep.progress.lines import report_line, report_warning
+from tfshards.prep.progress.lines import report_line
 from tfshards.prep.sources.classes import USUAL_SPLITS, usual_order
 from tfshards.schemas import FormatError, InputError, Problem
 from tfshards.schemas.compression import CODEC_ERRORS, Compression
@@ -21,7 +20,7 @@ from tfshards.schemas.storage import AnyPath
 
 # x.tfrecord, x.tfrecord-00000-of-00008, data_tfrecord-00000-of-00001.gz, x.tfrec, x.tfrecords.gz
 _NAME = re.compile(r"(?:^|[._-])tfrec(?:ords?)?(?:[._-]|$)", re.IGNORECASE)
-_NUMBERED = re.compile(r"(?P<head>.*?)(?P<index>[0-9]+)-of-(?P<total>[0-9]+)(?P<tail>.*)", re.DOTALL)
+_NUMBERED = re.compile(r"(?P<head>.*?)[0-9]+-of-(?P<total>[0-9]+)(?P<tail>.*)", re.DOTALL)
 _WORD = re.compile(rf"(?:{'|'.join(USUAL_SPLITS)}|eval)\d*")
 _SEPARATOR = re.compile(r"[^a-z0-9]+")
 _GZIP_START = b"\x1f\x8b"
@@ -45,8 +44,7 @@ def choose_files(root: AnyPath, globs: Mapping[str, str], folders: Collection[st
     """Return the files in ``root`` that become shards; not those in the ``folders`` of builds.
 
     These are the files that begin with a record, and those that should by their names: ``*.tfrecord`` or
-    similar, or numbered together with a file that begins with a record, unlike the parts of a checkpoint.
-    Files without records, hidden names and links to folders are skipped.
+    similar. Other files, empty ones, hidden names and links to folders are skipped.
     """
     others = sorted(
         path
@@ -57,15 +55,11 @@ def choose_files(root: AnyPath, globs: Mapping[str, str], folders: Collection[st
     )
     # of many objects, the first bytes are requested at the same time
     forms = dict(zip(others, root.each(lambda path: _form(root / path), others), strict=True))
-    sound = {path for path, form in forms.items() if form in ("none", "gzip")}
-    series = {_series_of(path) for path in sound} - {None}
-    named = [
+    left = [
         path
-        for path in forms
-        if path in sound or _series_of(path) in series or _NAME.search(path.rpartition("/")[2])
+        for path, form in forms.items()
+        if form in ("none", "gzip") or (form == "other" and _NAME.search(path.rpartition("/")[2]))
     ]
-    left = [path for path in named if forms[path] != "empty"]
-    report_warning(*(f"{path} holds no records and is skipped" for path in named if path not in left))
     if not left:
         number = counted(len(forms), "file")
         raise InputError(f"{root} holds no TFRecord files: none of {number} begins with a record")
@@ -73,18 +67,16 @@ def choose_files(root: AnyPath, globs: Mapping[str, str], folders: Collection[st
     chosen = sorted(path for paths in splits.values() for path in paths)
     if problems := [Problem(path, fault) for path in chosen if (fault := _fault(root, path, forms[path]))]:
         raise FormatError(f"{root} cannot be adopted, nothing was written", problems)
-    if missing := next(_missing(chosen, named), ""):
+    if not globs:
         # a pattern chooses what exists
-        if not globs:
-            raise InputError(f"{root}: {missing}; restore them, or name the files of each split with splits=")
-        report_warning(missing)
+        _check_complete([path for path, form in forms.items() if path in chosen or form == "empty"])
     gzip, plain = ([path for path in chosen if forms[path] == form] for form in ("gzip", "none"))
     if gzip and plain:
         raise InputError(
             f"{counted(len(gzip), 'file')} compressed with gzip ({gzip[0]}) and {len(plain):,} plain "
             f"({plain[0]}); a dataset has one compression: choose the files with splits="
         )
-    if skipped := sorted({*forms} - {*chosen, *named} | {*left} - {*chosen}):
+    if skipped := sorted({*forms} - {*chosen}):
         report_line(f"{counted(len(skipped), 'other file')} skipped: {listed(skipped, _SHOWN)}")
     return ChosenFiles(splits, "gzip" if gzip else "none")
 
@@ -169,31 +161,16 @@ def _split_of(path: str) -> str:
     return first
 
 
-def _series_of(path: str) -> tuple[str, ...] | None:
-    """Return the common parts of the names of a numbered series, such as ``train-00003-of-00008``."""
-    match = _NUMBERED.fullmatch(path)
-    return match and match.group("head", "total", "tail")
-
-
-def _missing(chosen: Sequence[str], present: Collection[str]) -> Iterator[str]:
-    """Yield which files of numbered series are missing; files of other series were left out on purpose."""
-    numbers: dict[tuple[str, ...], set[int]] = defaultdict(set)
-    for path in present:
-        if match := _NUMBERED.fullmatch(path):
-            numbers[match.group("head", "total", "tail")].add(int(match["index"]))
-    first: dict[tuple[str, str], str] = {}
-    for match in filter(None, map(_NUMBERED.fullmatch, chosen)):
-        head, total, tail = match.group("head", "total", "tail")
-        other = first.setdefault((head, tail), match[0])
-        if f"-of-{total}{tail}" not in other:
-            raise InputError(
-                f"{other} and {match[0]} belong to two numbered series, one perhaps from an earlier write; "
-                "choose the files with splits="
-            )
-        found, number = numbers[head, total, tail], int(total)
-        if len(found) < number:
-            # some tools count from 1
-            start = 1 if 0 not in found and number in found else 0
-            index = next(index for index in count(start) if index not in found)
-            name = f"{head}{index:0{len(total)}}-of-{total}{tail}"
-            yield f"{counted(number - len(found), 'file')} missing in a numbered series, such as {name}"
+def _check_complete(paths: Sequence[str]) -> None:
+    """Raise InputError if a file of a numbered series, such as ``train-00003-of-00008``, is missing."""
+    series = defaultdict[tuple[str, str], Counter[int]](Counter)
+    for match in filter(None, map(_NUMBERED.fullmatch, paths)):
+        series[match["head"], match["tail"]][int(match["total"])] += 1
+    for (head, tail), numbers in series.items():
+        for total, number in numbers.items():
+            if number != total or len(numbers) > 1:
+                totals = " or ".join(map(str, numbers))
+                raise InputError(
+                    f"{head}…-of-{total}{tail}: {number:,} files of a series of {totals}; restore the "
+                    "others, or name the files of each split with splits="
+                )

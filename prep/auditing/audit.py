@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import get_args
 
 from tfshards.prep.auditing.findings import (
     NO_LABEL,
-    ExampleKind,
     Examples,
     Finding,
     FoundExample,
-    Kind,
     by_size,
     class_counts,
     class_findings,
@@ -29,62 +25,44 @@ from tfshards.prep.planning.plan import label_counts
 from tfshards.prep.progress.lines import report_line
 from tfshards.prep.records.dataset_files import check_new_file
 from tfshards.prep.sources.keys import holds_written_keys, write_keys
-from tfshards.schemas import InputError, Manifest, OptionsError, Schema, read_manifest
+from tfshards.schemas import InputError, Manifest, Schema, read_manifest
 from tfshards.schemas.errors import counted
 from tfshards.schemas.json_reader import Json, as_json
 from tfshards.schemas.storage import any_path
-from tfshards.schemas.summary import class_lines, escaped
+from tfshards.schemas.summary import escaped
 
-_KINDS = get_args(Kind)
-# The kinds of findings whose examples may be removed without a look at them.
-_REMOVED: tuple[ExampleKind, ...] = ("leak", "duplicate")
 _SHOWN = 5
 
 
 @dataclass(frozen=True, repr=False)
 class Audit:
-    """The result of an audit; false if it has findings of a kind in ``fail_on``.
+    """The result of an audit.
 
     Attributes:
         manifest: the manifest of the dataset.
-        label_counts: number of examples by split and class, for all classes; empty without labels.
         findings: leaks first.
         notes: parts of the dataset that were not examined, and why.
-        fail_on: kinds of findings that are failures.
     """
 
     manifest: Manifest
-    label_counts: Mapping[str, Mapping[str, int]]
     findings: tuple[Finding, ...]
     notes: tuple[str, ...]
-    fail_on: tuple[Kind, ...] = ()
 
-    def __bool__(self) -> bool:
-        return not any(finding.kind in self.fail_on for finding in self.findings)
-
-    def keys(self, kinds: Collection[ExampleKind] = _REMOVED) -> list[str]:
-        """Return the keys of the examples that were found, sorted, each once.
+    def keys(self) -> list[str]:
+        """Return the keys of leaks and duplicates, sorted: removing these examples leaves one of each.
 
         Among equal or similar examples, the best one is left out: in the largest split, the one with
-        the most pixels, then that with the most bytes, then the first one. Removing the others leaves one
-        of each. Nothing shows which label of a conflict is right: its examples, and all that resemble them,
-        are listed for the kind ``conflict``, and otherwise none of them.
-
-        Args:
-            kinds: kinds of findings that name examples: ``leak``, ``duplicate``, ``conflict`` and ``size``.
+        the most pixels, then that with the most bytes, then the first one. Nothing shows which label of a
+        conflict is right: none of its examples is listed, nor any that resembles them.
 
         Raises:
             InputError: the examples have no keys.
         """
         if self.manifest.schema.key is None:
             raise InputError("the examples have no keys, so none can be listed; build a dataset with keys")
-        contested = self._contested()
-        chosen = {one.key for one in contested} if "conflict" in kinds else set()
-        for finding in self.findings:
-            if finding.kind in kinds and finding.kind != "conflict":
-                found = {case.example for case in finding.cases if case.example}
-                chosen |= {one.key for one in (found if finding.kind == "size" else found - contested)}
-        return sorted(chosen)
+        repeats = [finding for finding in self.findings if finding.kind in ("leak", "duplicate")]
+        found = {case.example for finding in repeats for case in finding.cases if case.example}
+        return sorted({one.key for one in found - self._contested()})
 
     def _contested(self) -> set[FoundExample]:
         """Return the examples of all conflicts, with those that equal or resemble one of them."""
@@ -96,7 +74,7 @@ class Audit:
         return found
 
     def __repr__(self) -> str:
-        """Return the findings with their first cases, the notes, and the number of examples by class."""
+        """Return the findings with their first cases, and the notes."""
         lines = [] if self.findings else ["no findings"]
         for finding in self.findings:
             lines.append(f"{finding.kind}: {escaped(finding.message)}")
@@ -105,25 +83,18 @@ class Audit:
                 lines.append(escaped(f"    {named}{': ' if named else ''}{case.detail}"))
             if len(finding.cases) > _SHOWN:
                 lines.append(f"    and {len(finding.cases) - _SHOWN:,} more")
-        lines += [f"note: {escaped(note)}" for note in self.notes]
-        # a split without any label has examples without classes, rather than none of each
-        counts = {split: own if any(own.values()) else {} for split, own in self.label_counts.items()}
-        return "\n".join([*lines, *(class_lines(counts) if counts else [])])
+        return "\n".join([*lines, *(f"note: {escaped(note)}" for note in self.notes)])
 
     def to_json(self) -> dict[str, Json]:
         """Return all findings, with every case."""
-        sizes: dict[str, Json] = {name: split.num_examples for name, split in self.manifest.splits.items()}
-        found = {name: as_json(getattr(self, name)) for name in ("label_counts", "findings", "notes")}
-        return {"num_examples": sizes, **found}
+        return {"findings": as_json(self.findings), "notes": as_json(self.notes)}
 
 
 def audit(
     dataset: str | os.PathLike[str],
     *,
     distance: int | None = DEFAULT_DISTANCE,
-    fail_on: Sequence[Kind] = (),
     keys: str | os.PathLike[str] | None = None,
-    keys_of: Sequence[ExampleKind] = (),
 ) -> Audit:
     """Find examples in two splits, duplicates, label conflicts, rare classes and unusual image sizes.
 
@@ -133,10 +104,8 @@ def audit(
         dataset: folder of the dataset, or its URL.
         distance: treat images as near duplicates if at most this many of the 256 bits of their perceptual
             hashes differ, at most 48; none compares bytes only and decodes nothing.
-        fail_on: kind of findings that are a failure, with exit status 1.
-        keys: new file for the keys of the examples that were found, as "remove" takes them: of equal or
-            similar examples all but one, without those that have different labels.
-        keys_of: kind of findings whose keys are written, by default leak and duplicate.
+        keys: new file for the keys of leaks and duplicates, as "remove" takes them: of equal or similar
+            examples all but one, without those that have different labels.
 
     Raises:
         OptionsError: an argument is not allowed.
@@ -145,11 +114,6 @@ def audit(
         RecordError: a record is damaged, or does not match the schema.
     """
     check_distance(distance)
-    for name, kinds, allowed in (("fail_on", fail_on, _KINDS), ("keys_of", keys_of, get_args(ExampleKind))):
-        if unknown := [kind for kind in kinds if kind not in allowed]:
-            raise OptionsError(f"{name}={unknown[0]!r} must be one of {', '.join(allowed)}")
-    if keys_of and keys is None:
-        raise OptionsError("keys_of= has no effect without keys=; name a file")
     path = None if keys is None else any_path(keys)
     if path is not None:
         check_new_file(path, "a list of keys", holds_written_keys)
@@ -173,21 +137,11 @@ def audit(
         {name: label_counts(own if schema.label else None, schema) for name, own in labels.items()}, schema
     )
     findings += [*class_findings(counts), *size_findings(examples, manifest)]
-    made = Audit(manifest, counts, tuple(findings), tuple(notes), tuple(fail_on))
+    made = Audit(manifest, tuple(findings), tuple(notes))
     if path is not None:
-        listed = made.keys(keys_of or _REMOVED)
+        listed = made.keys()
         write_keys(path, listed)
-        report_line(f"wrote {counted(len(listed), 'key')} to {path}")
-        if contested := len({*made.keys(["conflict"])} - {*listed}):
-            report_line(
-                f"left out the keys of {counted(contested, 'example')} of label conflicts, since nothing "
-                "shows which label is right; keys_of=conflict lists them all: correct their labels with "
-                "'tfshards relabel' or remove the wrong ones, then audit again"
-            )
-    if not made:
-        failed = Counter(finding.kind for finding in findings if finding.kind in fail_on)
-        text = ", ".join(f"{counted(count, 'finding')} of kind {kind!r}" for kind, count in failed.items())
-        report_line(f"failed: {text} (fail_on=)")
+        report_line(f"wrote {counted(len(listed), 'key')} to {path}, without those of label conflicts")
     return made
 
 
@@ -196,11 +150,9 @@ def _notes(examples: Examples, schema: Schema, distance: int | None) -> Iterator
     compared, images = compared_of(schema), image_features(schema)
     if not compared:
         yield "no feature besides key and label: duplicates were not searched"
-    elif not images:
+    elif not images or distance is None:
         names = ", ".join(one.name for one in compared)
-        yield f"no images: only examples with equal {names} were searched, not near-duplicates"
-    elif distance is None:
-        yield "only images with equal bytes were searched, not near-duplicates"
+        yield f"only examples with equal {names} were searched, not near-duplicates"
     if len(images) > 1:
         yield f"of the image features only {images[0].name!r} was examined"
     is_flat = (examples["size"].min(axis=1) > 0) & ~examples["is_hashed"]

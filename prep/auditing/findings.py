@@ -27,9 +27,7 @@ from tfshards.schemas import Feature, Manifest, Schema
 from tfshards.schemas.pixels import pixel_images
 from tfshards.schemas.storage import AnyPath
 
-# The kinds of findings whose cases are examples, and all kinds.
-ExampleKind: TypeAlias = Literal["leak", "duplicate", "conflict", "size"]
-Kind: TypeAlias = Literal[ExampleKind, "class"]
+Kind: TypeAlias = Literal["leak", "duplicate", "conflict", "size", "class"]
 
 # What is read of each example: an array of dtype EXAMPLE.
 Examples: TypeAlias = npt.NDArray[np.void]

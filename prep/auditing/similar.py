@@ -32,7 +32,7 @@ _COARSE_BITS = 64
 # About two minutes on one core, and 300 MB for the pairs; a million random hashes take a sixth of that.
 _MAX_CANDIDATES = 3_000_000_000
 _MAX_PAIRS = 5_000_000
-_MANY = 400_000
+_NUM_EQUAL = 3
 Hashes = npt.NDArray[np.uint64]
 Integers = npt.NDArray[np.int64]
 # Indices of two things that are similar, and how many bits differ: shape ``(pairs, 3)``.
@@ -81,11 +81,10 @@ def near_pairs(hashes: Hashes, distance: int) -> tuple[Pairs, bool]:
     """
     coarse_distance = distance // 4
     # of more bands fewer pairs are equal by chance, but there are more choices
-    num_equal = 2 if len(hashes) < _MANY else 3
-    num_bands = coarse_distance + num_equal
+    num_bands = coarse_distance + _NUM_EQUAL
     cuts = [_COARSE_BITS * band // num_bands for band in range(num_bands + 1)]
     masks = np.array([(1 << high) - (1 << low) for low, high in pairwise(cuts)], dtype=np.uint64)
-    choices = list(combinations(range(num_bands), num_equal))
+    choices = list(combinations(range(num_bands), _NUM_EQUAL))
     parts, num_pairs, is_complete = [NO_PAIRS], 0, True
     for choice in choices:
         left = _MAX_CANDIDATES // len(choices)

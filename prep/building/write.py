@@ -10,7 +10,6 @@ from functools import partial
 from tfshards.prep.building.state import Wanted, system_fault
 from tfshards.prep.engines.work import Work, run_on_threads
 from tfshards.prep.progress.lines import Amount, report_line
-from tfshards.prep.progress.threads import num_begun
 from tfshards.prep.writing.build_folder import (
     BuildFolder,
     FinishedShard,
@@ -156,10 +155,7 @@ class Job(ABC):
             size=_total(missing.values()),
             folder=folder.work,
             sources=self.locations,
-            measure=lambda: (
-                sum(missing[shard].num_examples for shard in folder.recorded(missing))
-                + num_begun(folder.work)
-            ),
+            measure=lambda: sum(missing[shard].num_examples for shard in folder.recorded(missing)),
         )
         run_work(self.run, work, folder.dataset)
 

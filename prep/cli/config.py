@@ -5,28 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
-from types import MappingProxyType
-from typing import NamedTuple
 
 from tfshards.schemas import OptionsError
 from tfshards.schemas.storage.paths import local_path
 from tfshards.schemas.storage.stored import OPTIONS
 
-_MOST_DOTS = 1000
 _SHOWN = 100
 
 
-class Config(NamedTuple):
-    """A file of options, and its values by parameter, as the parser gives those of flags."""
-
-    path: str = ""
-    values: Mapping[str, object] = MappingProxyType({})
-
-
-def read_config(parser: argparse.ArgumentParser, path: str, ignored: Sequence[str]) -> Config:
-    """Read a file of options.
+def read_config(parser: argparse.ArgumentParser, path: str, ignored: Sequence[str]) -> dict[str, object]:
+    """Return the values in a file of options by parameter, as the parser gives those of flags.
 
     Args:
         parser: the parser of the options.
@@ -47,7 +37,7 @@ def read_config(parser: argparse.ArgumentParser, path: str, ignored: Sequence[st
             close = get_close_matches(name, own, n=1)
             hint = f"was {close[0]} meant?" if close else f"it has {', '.join(sorted(own))}"
             raise OptionsError(f"{path}: {_toml(key)} is not an option of {parser.prog}; {hint}")
-    return Config(path, values)
+    return values
 
 
 def _value_of(parser: argparse.ArgumentParser, action: argparse.Action, value: object, place: str) -> object:
@@ -59,7 +49,8 @@ def _value_of(parser: argparse.ArgumentParser, action: argparse.Action, value: o
     items, names = value if isinstance(value, list) else [value], [""]
     if isinstance(value, dict) and "=" in str(action.metavar):
         items, names = [*value.values()], [f"{name}=" for name in value]
-    if any(isinstance(each, (bool, list, dict)) for each in items):
+    is_repeatable = isinstance(action, argparse._AppendAction)
+    if any(isinstance(each, (bool, list, dict)) for each in items) or not (is_repeatable or len(items) == 1):
         raise OptionsError(
             f"{place} must be text, a number, or, if it is repeatable, a list or table of these"
         )
@@ -68,7 +59,7 @@ def _value_of(parser: argparse.ArgumentParser, action: argparse.Action, value: o
         found = [parser._get_values(action, [text]) for text in texts]
     except argparse.ArgumentError as error:
         raise OptionsError(f"{place}: {error.message}") from None
-    return found if isinstance(action, argparse._AppendAction) else found[0]
+    return found if is_repeatable else found[0]
 
 
 def _read_toml(path: str) -> dict[str, object]:
@@ -80,14 +71,9 @@ def _read_toml(path: str) -> dict[str, object]:
 
     try:
         text = local_path(path).read_whole(OPTIONS).decode("utf-8")
-        if any(line.count(".") > _MOST_DOTS for line in text.splitlines()):
-            # a key of many parts takes the square of their number
-            raise ValueError(f"a line has more than {_MOST_DOTS:,} dots")
         content: dict[str, object] = tomllib.loads(text)
     except OSError as error:
         raise OptionsError(f"{path}: {error.strerror}") from None
-    except RecursionError:
-        raise OptionsError(f"{path}: its lists are nested too deeply for options") from None
     except ValueError as error:
         raise OptionsError(f"{path} is not TOML: {error}") from None
     return content

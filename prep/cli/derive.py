@@ -134,11 +134,7 @@ class Parameter:
         given: dict[str, Any] = {"help": text}
         short = [f"-{self.name[0]}"] if self.name in ("quiet", "verbose") else []
         if self.form is None:
-            given["action"] = "store_true"
-            if self.default is None:
-                # older releases of Python would print a default that is suppressed
-                given |= {"action": argparse.BooleanOptionalAction, "default": None}
-            parser.add_argument(*short, flag, **given)
+            parser.add_argument(*short, flag, action="store_true", **given)
             return
         parse = self.form.parse
         given |= {"type": parse, "choices": self.form.choices or None}
@@ -149,10 +145,8 @@ class Parameter:
             given |= {"metavar": metavar, "nargs": several if is_required else "?", "type": check}
             parser.add_argument(self.name, **given)
             return
-        # also of one that is not repeatable, so that no text is lost
-        given["action"] = "append"
         if self.form.collect:
-            given["help"] += "; repeatable"
+            given |= {"action": "append", "help": f"{text}; repeatable"}
         if "empty" not in self.help:
             # where an empty text means something, the help says what
             given["type"] = lambda text: parse(not_empty(text))
@@ -166,17 +160,10 @@ class Parameter:
         """Return the value of the argument, given by the parser.
 
         Raises:
-            OptionsError: an argument that is not repeatable is given twice, or a name of NAME=VALUE is.
+            OptionsError: a name of NAME=VALUE is given twice.
         """
-        if self.form is None or not isinstance(given, list):
+        if self.form is None or self.form.collect is None or not isinstance(given, list):
             return given
-        if self.form.collect is None:
-            if len(given) > 1:
-                texts = ", ".join(f"{self.name}={item}" for item in given)
-                raise OptionsError(f"{self.name} is given twice: {texts}", code="usage")
-            if not given:
-                raise OptionsError(f"{self.name}=[] has no value; leave it out", code="usage")
-            return given[0]
         names = [item[0] for item in given if isinstance(item, tuple)]
         for name in names:
             if names.count(name) > 1:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 from tfshards.prep import install_text
-from tfshards.prep.cli.parser import Parser
 from tfshards.schemas import BuildError, FormatError, InputError, OptionsError, TfshardsError
 from tfshards.schemas.errors import one_line
 from tfshards.schemas.json_reader import Json
@@ -23,8 +21,6 @@ _KINDS: tuple[tuple[type[Exception], str, int], ...] = (
     (TfshardsError, "data", 1),
     (OSError, "system", 1),
 )
-# Python's message if the system refuses a thread: of the limit of processes, or of memory.
-_NO_THREAD = "can't start new thread"
 
 
 class Failure(NamedTuple):
@@ -49,9 +45,6 @@ def failure_of(error: Exception, arguments: Sequence[str]) -> Failure:
         error: the error.
         arguments: the command line.
     """
-    if isinstance(error, (RuntimeError, BuildError)) and _NO_THREAD in str(error):
-        remedy = "give a smaller number of jobs with --jobs, or raise the limit of processes (ulimit -u)"
-        return Failure(1, "system", f"the system refused to start a thread; {remedy}")
     if isinstance(error, ModuleNotFoundError):
         # any other missing module is a defect
         with suppress(ModuleNotFoundError):
@@ -67,18 +60,6 @@ def failure_of(error: Exception, arguments: Sequence[str]) -> Failure:
         return Failure(status, kind, text, name)
     assert isinstance(error, TfshardsError)
     return Failure(status, kind, str(error), _path_of(error), code=error.code)
-
-
-def origin_of(message: str, parser: Parser) -> str:
-    """Return lines with the flags, and keys of a file of options, that set the parameters in a message."""
-    flags = {each.dest: each.option_strings[-1] for each in parser._actions if each.option_strings}
-    origins: dict[str, list[str]] = {}
-    for name in dict.fromkeys(re.findall(r"(?<![\w/.-])([a-z]\w*)=", message)):
-        if name in parser.config.values and name not in parser.given:
-            origins.setdefault(f"in {parser.config.path}", []).append(name)
-        elif name in flags and f"{flags[name]} " not in f"{message} ":
-            origins.setdefault("on the command line", []).append(flags[name])
-    return "".join(f"\n  {where}: {', '.join(names)}" for where, names in origins.items())
 
 
 def _path_of(error: Exception) -> str | None:

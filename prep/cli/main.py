@@ -1,8 +1,8 @@
 """Run the command: parse the arguments, call the function of the verb, and print its result, or its error.
 
 The result goes to standard output, as text or as JSON; everything else is reported to the console, on
-standard error. Exit status: 0 success; 2 an invalid command line; 1 any other error, and what ``verify``,
-``diff`` and ``audit`` found; 130 interrupted, 143 ended by SIGTERM, 129 by SIGHUP.
+standard error. Exit status: 0 success; 2 an invalid command line; 1 any other error, and what ``verify`` and
+``diff`` found; 130 interrupted, 143 ended by SIGTERM, 129 by SIGHUP.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from importlib.metadata import version
 from types import FrameType
 from typing import NoReturn
 
-from tfshards.prep.cli.failure import Failure, failure_of, origin_of
+from tfshards.prep.cli.failure import Failure, failure_of
 from tfshards.prep.cli.parser import Verb, abandon_stdout, find_parser
 from tfshards.prep.progress.console import reporting
 from tfshards.prep.progress.lines import LOGGER
@@ -68,8 +68,7 @@ def main(arguments: Sequence[str] | None, verbs: Mapping[str, Verb]) -> int:
             _print_failure(failure, prints_json=prints_json)
             if failure.kind == "internal":
                 raise
-            origin = origin_of(failure.message, parser) if parser else ""
-            LOGGER.error(f"tfshards: {failure.message}{origin}")
+            LOGGER.error(f"tfshards: {failure.message}")
             return failure.status
 
 

@@ -13,10 +13,9 @@ from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NoReturn
 
-from tfshards.prep.cli.config import Config, read_config
+from tfshards.prep.cli.config import read_config
 from tfshards.prep.cli.derive import Call, description_of, plain
 from tfshards.prep.sources.kinds import KINDS, Kind
 from tfshards.schemas import OptionsError
@@ -97,8 +96,6 @@ def find_parser(verbs: Mapping[str, Verb], words: Sequence[str]) -> tuple[Parser
     kind = KINDS.get("".join(words[1:2])) if verb and verb.has_kinds else None
     if verb is None or (verb.has_kinds and kind is None):
         parser = make_parser(verbs, lambda *_: None)
-        if words and words[0].startswith("-") and words[0] not in parser._option_string_actions:
-            parser.error(f"unrecognized arguments: {words[0]} before COMMAND; options follow it")
         return parser, words
     begin = [verb.name, kind.name] if kind else [verb.name]
     parser = Parser(prog=" ".join(["tfshards", *begin]), **_SETTINGS)
@@ -131,13 +128,9 @@ class Parser(argparse.ArgumentParser):
 
     Attributes:
         call: the call of a verb that the arguments describe; None in the parser of all verbs.
-        config: a file of options, when it was parsed.
-        given: the values of arguments on the command line, when it was parsed.
     """
 
     call: Call | None = None
-    config: Config = Config()
-    given: Mapping[str, Any] = MappingProxyType({})
     description: str | None
 
     def add_verb(self, verb: Verb, kind: Kind | None) -> None:
@@ -163,16 +156,15 @@ class Parser(argparse.ArgumentParser):
         try:
             # options may be between positional arguments
             parse = self.parse_intermixed_args if self.call else self.parse_args
-            self.given = {name: value for name, value in vars(parse(words)).items() if value is not None}
+            values = {name: value for name, value in vars(parse(words)).items() if value is not None}
         except BrokenPipeError:
             # the program that reads the help, such as head, has read enough
             abandon_stdout()
             self.exit(1)
-        if {"quiet", "verbose"} <= {*self.given}:
+        if {"quiet", "verbose"} <= {*values}:
             self.error("argument --quiet: not allowed with argument --verbose")
-        if path := _COMMON.run(self.given).config:
-            self.config = read_config(self, path, self._ignored)
-        values = {**self.config.values, **self.given}
+        if path := _COMMON.run(values).config:
+            values = {**read_config(self, path, self._ignored), **values}
         return values, _COMMON.run(values)
 
     @property
@@ -182,7 +174,6 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise a mistake, with a hint."""
-        message = message.replace("ignored explicit argument", "a switch has no value, but it was given")
         unknown, hint = _UNKNOWN.search(message), ""
         if unknown:
             choices = re.findall(r"[\w-]+", message.partition("choose from")[2])
@@ -191,8 +182,6 @@ class Parser(argparse.ArgumentParser):
             hint = f"; was {close[0]} meant?" if close else ""
         if not hint and "unrecognized arguments: -" in message and self.is_resumable:
             hint = "; options of Apache Beam follow a bare --"
-        elif not hint and "unrecognized arguments: " in message and "=" in message:
-            hint = "; repeat the flag for each NAME=VALUE"
         raise OptionsError(f"{message}{hint}; see {self.prog} --help", code="usage")
 
 

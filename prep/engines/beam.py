@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import argparse
 import pickle
-import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from difflib import get_close_matches
 from functools import partial
 from typing import Any, NoReturn
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+from apache_beam.runners import create_runner
 
 from tfshards.prep.engines.transform import Checked
 from tfshards.prep.engines.work import Work, share
 from tfshards.prep.engines.worker import marked_error, marking_errors, needed_paths
-from tfshards.prep.progress.lines import report_warning
-from tfshards.prep.progress.threads import STOPPED, StoppedError, check_working, num_jobs
+from tfshards.prep.progress.threads import StoppedError, check_working, num_jobs
 from tfshards.schemas import BuildError, OptionsError
 from tfshards.schemas.errors import check_strings
 from tfshards.schemas.storage import AnyPath
@@ -34,8 +32,6 @@ _LOCAL = "FnApiRunner"
 def find_run(arguments: Sequence[str]) -> Callable[[Work], None]:
     """Return the function that does work on the runner that the pipeline options name, or on the local one.
 
-    A job service may know options that Beam does not, for which there is a warning.
-
     Raises:
         OptionsError: Beam does not accept the pipeline options.
     """
@@ -45,36 +41,21 @@ def find_run(arguments: Sequence[str]) -> Callable[[Work], None]:
     def check(parser: argparse.ArgumentParser) -> None:
         # by itself, the parser prints all options, and ends the program
         parser.error = _fail  # type: ignore[method-assign]
-        known, unknown = parser.parse_known_args(arguments)
-        for word in unknown:
-            close = get_close_matches(word.partition("=")[0], [f"--{name}" for name in vars(known)], n=1)
-            text = f"does not know the option {word}{f'; was {close[0]} meant?' if close else ''}"
-            if _is_local(options):
-                _fail(text)
-            # others are values of such options
-            if word.startswith("-"):
-                report_warning(f"Apache Beam {text}")
+        _, unknown = parser.parse_known_args(arguments)
+        # a job service may know options that Beam does not
+        if unknown and _is_local(options):
+            _fail(f"its local runner does not know {unknown[0]}")
 
     options.get_all_options(add_extra_args_fn=check, retain_unknown_options=True)
-    check_runner(options)
+    try:
+        create_runner(options.view_as(StandardOptions).runner)
+    except (ValueError, ImportError, AttributeError) as error:
+        _fail(error)
     return partial(run, options=options)
 
 
 def _fail(message: object) -> NoReturn:
     raise OptionsError(f"Apache Beam: {message}") from None
-
-
-def check_runner(options: PipelineOptions) -> None:
-    """Raise OptionsError if Beam can make no pipeline for a runner, for example without its package.
-
-    Only a pipeline checks this. It also makes a folder, which Beam would remove when it runs: here is the one
-    use of an internal of Beam, ``local_tempdir``.
-    """
-    try:
-        pipeline = beam.Pipeline(options=options)
-    except (ValueError, ImportError, AttributeError) as error:
-        _fail(error)
-    shutil.rmtree(pipeline.local_tempdir)
 
 
 def _is_local(options: PipelineOptions) -> bool:
@@ -118,7 +99,7 @@ _ENDED = (
 def pipeline_of(work: Work, paths: Sequence[AnyPath], options: PipelineOptions) -> beam.Pipeline:
     """Return the pipeline that calls the function with every item."""
     pipeline = beam.Pipeline(options=options)
-    call = partial(_call, work.function, work.folder, _is_local(options))
+    call = partial(_call, work.function, work.folder)
     # PCollection[bytes] -> PCollection[None]
     _ = (
         pipeline
@@ -143,14 +124,8 @@ class _Call(Checked):
             self.function(element)
 
 
-def _call(function: Callable[[Any], object], folder: AnyPath, is_local: bool, item: bytes) -> None:
+def _call(function: Callable[[Any], object], folder: AnyPath, item: bytes) -> None:
     # a call that was stopped is not the failure
     with suppress(StoppedError):
         check_working(folder)
-        try:
-            function(pickle.loads(item))
-        except Exception:
-            if is_local:
-                # this runner repeats no call, and would first wait for all calls of another thread
-                STOPPED.add(folder)
-            raise
+        function(pickle.loads(item))

@@ -80,14 +80,13 @@ def find_run(beam_args: Sequence[str]) -> Callable[[Work], None]:
     return cast("Callable[[Work], None]", found)
 
 
-def run_on_threads(work: Work, num_threads: int | None = None) -> None:
+def run_on_threads(work: Work) -> None:
     """Call the function with every item, on as many threads as should write shards by default.
 
     Raises:
         Exception: the first failure.
     """
-    num_threads = num_threads or num_writers(waits=work.folder.is_far)
-    share(work.items, [work.function] * num_threads, work.folder, work.follow)
+    share(work.items, [work.function] * num_writers(waits=work.folder.is_far), work.folder, work.follow)
 
 
 def in_threads(work: Callable[[Item, Tick], Result], items: Sequence[Item], tick: Tick) -> list[Result]:

@@ -11,10 +11,8 @@ import json
 import os
 import re
 import secrets
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from itertools import accumulate
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -25,7 +23,7 @@ from tfshards.prep.building.output import existing_folder
 from tfshards.prep.building.write import run_work
 from tfshards.prep.engines.work import Work, find_run
 from tfshards.prep.exporting import parquet, webdataset
-from tfshards.prep.progress.lines import Amount, report_line, report_warning
+from tfshards.prep.progress.lines import Amount, report_warning
 from tfshards.prep.progress.threads import check_working
 from tfshards.prep.records.dataset_files import check_outside_datasets
 from tfshards.prep.records.frames import RecordError, read_parts
@@ -44,11 +42,10 @@ from tfshards.schemas import (
 from tfshards.schemas.columns import Columns, UnparsedError, Values, objects
 from tfshards.schemas.companions import require_index
 from tfshards.schemas.compression import Compression
-from tfshards.schemas.coordinates import coordinates_of
 from tfshards.schemas.digests import examples_digest
-from tfshards.schemas.errors import check_strings, counted, size
+from tfshards.schemas.errors import counted, size
 from tfshards.schemas.index import FRAME_OVERHEAD
-from tfshards.schemas.json_reader import Json, as_json
+from tfshards.schemas.json_reader import as_json
 from tfshards.schemas.names import id_of
 from tfshards.schemas.storage import AnyPath, LocalPath, any_path
 from tfshards.schemas.storage.locking import LOCK_NAME
@@ -59,7 +56,6 @@ FormatName = Literal["webdataset", "parquet"]
 _FORMATS = {"webdataset": webdataset, "parquet": parquet}
 # Examples that are held in memory together, also by readers of Parquet.
 _GROUP_BYTES = 32 << 20
-_GROUP_ROWS = 10_000
 _UNFINISHED = re.compile(r".+[.-][0-9a-f]{16}")
 
 
@@ -72,27 +68,17 @@ class Export:
         to: its format.
         num_examples: number of examples.
         files: paths of all files, relative to ``directory``, and their sizes in bytes.
-        num_kept: number of parts that an earlier run had written.
-        num_parts: number of all parts.
     """
 
     directory: str
     to: str
     num_examples: int
     files: Mapping[str, int]
-    num_kept: int
-    num_parts: int
 
     def __repr__(self) -> str:
         """Return the text that ``tfshards export`` prints."""
         files = f"{counted(len(self.files), 'file')}, {size(sum(self.files.values()))}"
-        kept = f", {counted(self.num_kept, 'part')} of an earlier run" if self.num_kept else ""
-        return f"{self.to}: {counted(self.num_examples, 'example')}, {files} in {self.directory}{kept}"
-
-    def to_json(self) -> dict[str, Json]:
-        """Return the attributes as JSON values."""
-        found: dict[str, Json] = as_json(self)
-        return found
+        return f"{self.to}: {counted(self.num_examples, 'example')}, {files} in {self.directory}"
 
 
 def export(
@@ -101,7 +87,6 @@ def export(
     *,
     to: FormatName,
     select: Sequence[str] | None = None,
-    as_bytes: Sequence[str] = (),
     beam_args: Sequence[str] = (),
 ) -> Export:
     """Write the examples of a dataset in the format of another tool.
@@ -114,8 +99,7 @@ def export(
         dataset: folder of the dataset, or its URL.
         directory: a new or empty local folder, or the one of an unfinished export to resume.
         to: format: webdataset (tar files) or parquet (for Hugging Face datasets).
-        select: names of the features to export; by default all.
-        as_bytes: names of features whose byte strings are not text; others must be UTF-8.
+        select: names of the features to export; by default all. Byte strings must be UTF-8.
         beam_args: pipeline options of Apache Beam, as for build; its workers must see the directory.
 
     Returns:
@@ -138,26 +122,16 @@ def export(
     features = selected(manifest.schema, select)
     has_labels = any(feature.is_label for feature in features)
     schema = Schema(features, manifest.schema.class_names if has_labels else ())
-    check_strings("as_bytes", as_bytes)
-    texts = [feature.name for feature in features if feature.is_text]
-    if others := [name for name in as_bytes if name not in texts]:
-        raise OptionsError(
-            f"as_bytes={others[0]!r} is not a feature of byte strings; these are {', '.join(texts) or 'none'}"
-        )
-    if problems := _FORMATS[to].problems(schema, as_bytes, manifest.splits):
+    if problems := _FORMATS[to].problems(schema, manifest.splits):
         raise FormatError(
             f"to={to!r} cannot hold all of {root}; name the features to export with select=, or choose "
             "another format",
             problems,
         )
-    for name, found in coordinates_of(features).items():
-        typed = shlex.quote(f"{name}={found}")
-        report_line(f"{name!r} refers to the exported image: --roles {typed} builds it again")
     check_outside_datasets(folder, "name a folder for the export")
-    release = version("pyarrow") if to == "parquet" else ""
-    content = to, release, manifest.name, manifest.build_id, as_json(schema), sorted(as_bytes)
+    content = to, manifest.name, manifest.build_id, as_json(schema)
     work = folder / f".export-{id_of(json.dumps(content))}"
-    exported = _Exported(root, folder, work, to, schema, frozenset(as_bytes), manifest.compression)
+    exported = _Exported(root, folder, work, to, schema, manifest.compression)
     parts = [*_parts(manifest, to)]
     with existing_folder(folder), folder.locked() as note:
         report_warning(*filter(None, [note]))
@@ -175,15 +149,13 @@ def export(
                 measure=lambda: sum(p.shard.num_examples for p in missing if (folder / p.path).exists()),
             )
             run_work(run, all_missing, folder)
-        else:
-            report_line(f"{folder} holds this export already")
         if schema.class_names:
             (folder / LABELS_NAME).put(labels_text(schema.class_names).encode("utf-8"), work)
         files = [*(part.path for part in parts), *([LABELS_NAME] if schema.class_names else [])]
         # also what a killed run has named
         folder.sync(*{os.path.dirname(path) for path in files})
         num_bytes = {path: (folder / path).stat().st_size for path in files}
-    return Export(str(folder), to, manifest.num_examples, num_bytes, len(parts) - len(missing), len(parts))
+    return Export(str(folder), to, manifest.num_examples, num_bytes)
 
 
 def _claim(directory: LocalPath, work: LocalPath) -> None:
@@ -196,7 +168,7 @@ def _claim(directory: LocalPath, work: LocalPath) -> None:
     if not is_own and {*os.listdir(directory)} - {LOCK_NAME}:
         raise InputError(
             f"{directory} is not empty, and does not hold this export: another one is of another dataset, "
-            "with other options, or by another release of pyarrow; give a new directory="
+            "or has other options; give a new directory="
         )
     work.make_folder()
     directory.sync()
@@ -221,14 +193,13 @@ def _parts(manifest: Manifest, to: str) -> Iterator[_Part]:
 
 
 class _Exported(NamedTuple):
-    """What is exported: the dataset, where to, and its features, of which ``binary`` are stored as bytes."""
+    """What is exported: the dataset, where to, and its features."""
 
     root: AnyPath
     directory: LocalPath
     work: LocalPath
     to: str
     schema: Schema
-    binary: frozenset[str]
     compression: Compression
 
     def write(self, part: _Part) -> None:
@@ -238,7 +209,7 @@ class _Exported(NamedTuple):
         if path.exists():
             return
         unfinished = self.work / f"{path.name}.{secrets.token_hex(8)}"
-        _FORMATS[self.to].write(unfinished, self.schema, self.binary, self._groups(part.shard), part.first)
+        _FORMATS[self.to].write(unfinished, self.schema, self._groups(part.shard), part.first)
         unfinished.sync()
         path.parent.make_folder()
         unfinished.replace(path)
@@ -253,14 +224,14 @@ class _Exported(NamedTuple):
                 footers.extend(part.footers)
                 yield from part.data
 
-        for group in in_groups(records(), len, _GROUP_BYTES, _GROUP_ROWS):
+        for group in in_groups(records(), len, _GROUP_BYTES):
             try:
                 columns = parser.parse_records(group)
             except UnparsedError as error:
                 record = count + error.row
                 raise RecordError(path, record, int(index.offsets[record]), str(error)) from None
             for feature in self.schema.features:
-                if feature.is_text and feature.name not in self.binary:
+                if feature.is_text:
                     columns[feature.name] = _texts(feature.name, columns[feature.name], path, count)
             yield columns
             count += len(group)
@@ -282,7 +253,7 @@ def _texts(name: str, values: npt.NDArray[Any], path: AnyPath, first: int) -> np
             texts.append(value.decode() if is_one else [each.decode() for each in np.ravel(value)])
         except UnicodeDecodeError:
             raise InputError(
-                f"{path}: {name!r} of record {record} is not UTF-8; give as_bytes=[{name!r}] and a new "
-                "directory=, or leave it out with select="
+                f"{path}: {name!r} of record {record} is not UTF-8; leave it out with select=, in a new "
+                "directory="
             ) from None
     return objects(texts)

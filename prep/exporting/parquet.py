@@ -32,7 +32,7 @@ def path(name: str, split: str, number: int, total: int) -> str:
     return f"data/{_split_name(split)}-{number:05d}-of-{total:05d}.parquet"
 
 
-def problems(schema: Schema, binary: Collection[str], splits: Collection[str]) -> list[Problem]:
+def problems(schema: Schema, splits: Collection[str]) -> list[Problem]:
     """Return what Parquet, or ``datasets``, cannot hold of a dataset."""
     found = [
         Problem(each.name, f"is {each.dtype}, which Parquet does not have")
@@ -47,13 +47,13 @@ def problems(schema: Schema, binary: Collection[str], splits: Collection[str]) -
     return found
 
 
-def write(file: Path, schema: Schema, binary: Collection[str], groups: Iterator[Values], first: int) -> None:
+def write(file: Path, schema: Schema, groups: Iterator[Values], first: int) -> None:
     """Write examples to a new file, each group of them as a row group; they do not hold their numbers."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     def batch(columns: Values) -> pa.RecordBatch:
-        arrays = [_array(each, columns[each.name], each.name in binary) for each in schema.features]
+        arrays = [_array(each, columns[each.name]) for each in schema.features]
         return pa.RecordBatch.from_arrays(arrays, schema.names)
 
     empty = batch(Columns(schema.features).parse_records([])).schema
@@ -83,7 +83,7 @@ def _description(feature: Feature, schema: Schema, arrow: pa.DataType) -> Json:
     return described
 
 
-def _array(feature: Feature, values: npt.NDArray[Any], is_binary: bool) -> pa.Array:
+def _array(feature: Feature, values: npt.NDArray[Any]) -> pa.Array:
     """Return the values of a feature in some examples as an array of its Arrow type."""
     import pyarrow as pa
 
@@ -91,9 +91,8 @@ def _array(feature: Feature, values: npt.NDArray[Any], is_binary: bool) -> pa.Ar
         parts = [pa.array(values, pa.binary()), pa.nulls(len(values), pa.string())]
         return pa.StructArray.from_arrays(parts, ["bytes", "path"])
     if feature.is_text:
-        # arrays of bytes, or lists of text
         flat: object = values if feature.shape == () else [*chain.from_iterable(map(np.ravel, values))]
-        array = pa.array(flat, pa.binary() if is_binary else pa.string())
+        array = pa.array(flat, pa.string())
     else:
         rows = [np.zeros(0, feature.dtype), *map(np.ravel, values)] if feature.is_ragged else []
         numbers = np.concatenate(rows) if rows else np.ravel(values)

@@ -30,45 +30,38 @@ def path(name: str, split: str, number: int, total: int) -> str:
     return f"{name}-{split}-{number:06d}.tar"
 
 
-def problems(schema: Schema, binary: Collection[str], splits: Collection[str]) -> list[Problem]:
+def problems(schema: Schema, splits: Collection[str]) -> list[Problem]:
     """Return what WebDataset cannot hold of a dataset."""
     found = []
-    members = {feature.name: member or "png" for feature, member, _ in _files(schema, binary)}
+    members = {feature.name: member or "png" for feature, member, _ in _files(schema)}
     counts = Counter(members.values())
     for name, member in members.items():
         if schema[name].dtype == "bfloat16" and not schema[name].is_encoded:
             found.append(Problem(name, "is bfloat16: it has a dtype that NumPy files do not have"))
-        if name in binary and schema[name].shape != ():
-            found.append(Problem(name, "is a list of byte strings, which is exported only as text"))
         if counts[member] > 1:
             found.append(Problem(name, f"has the same file name as another feature, {member!r}"))
     return found
 
 
-def write(file: Path, schema: Schema, binary: Collection[str], groups: Iterator[Values], first: int) -> None:
+def write(file: Path, schema: Schema, groups: Iterator[Values], first: int) -> None:
     """Write examples to a new file; ``first`` is the number of the first one in its split."""
-    files = [*_files(schema, binary)]
+    files = [*_files(schema)]
     numbers = count(first)
-    with file.open("xb") as tar:
+    # GNU's format allows long names, and writes short ones as all formats do
+    with tarfile.open(file, "x", format=tarfile.GNU_FORMAT) as tar:
         for columns in groups:
             for values in zip(*(columns[feature.name] for feature, *_ in files), strict=True):
                 number = next(numbers)
                 for (feature, member, encode), value in zip(files, values, strict=True):
                     content = encode(value)
                     suffix = _suffix_of(content) if feature.is_encoded else ""
-                    header = tarfile.TarInfo(f"{number:09d}.{member}{suffix}")
                     # no time and no owner, so that equal examples are equal bytes
-                    header.size, header.mode = len(content), 0o644
-                    # GNU's format allows long names, and writes short ones as all formats do
-                    tar.write(header.tobuf(tarfile.GNU_FORMAT))
-                    tar.write(content)
-                    tar.write(bytes(-len(content) % tarfile.BLOCKSIZE))
-        # two empty blocks, and as many as fill a record
-        end = tar.tell() + 2 * tarfile.BLOCKSIZE
-        tar.write(bytes(2 * tarfile.BLOCKSIZE + -end % tarfile.RECORDSIZE))
+                    header = tarfile.TarInfo(f"{number:09d}.{member}{suffix}")
+                    header.size = len(content)
+                    tar.addfile(header, io.BytesIO(content))
 
 
-def _files(schema: Schema, binary: Collection[str]) -> Iterator[tuple[Feature, str, Callable[[Any], bytes]]]:
+def _files(schema: Schema) -> Iterator[tuple[Feature, str, Callable[[Any], bytes]]]:
     """Yield each feature, what follows the number in the names of its files, and what encodes a value.
 
     The names of images end with the suffix of their content.
@@ -85,14 +78,8 @@ def _files(schema: Schema, binary: Collection[str]) -> Iterator[tuple[Feature, s
             yield feature, f"{name}.npy", _npy
         elif feature.shape != ():
             yield feature, f"{name}.json", lambda texts: json.dumps(texts, ensure_ascii=False).encode()
-        elif feature.name == "key":
-            yield feature, "key", _bytes
         else:
-            yield feature, f"{name}.bin" if feature.name in binary else f"{name}.txt", _bytes
-
-
-def _bytes(value: str | bytes) -> bytes:
-    return value.encode("utf-8") if isinstance(value, str) else value
+            yield feature, "key" if feature.name == "key" else f"{name}.txt", str.encode
 
 
 def _npy(value: npt.ArrayLike) -> bytes:

@@ -7,12 +7,9 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
 from tfshards.schemas import OptionsError
-from tfshards.schemas.storage import AnyPath
 
 # CPU time that a container may use, in a period, both in microseconds:
 # https://docs.kernel.org/admin-guide/cgroup-v2.html#cpu-interface-files
@@ -83,16 +80,10 @@ def limited_jobs(number: int | None) -> Iterator[None]:
         raise OptionsError(f"jobs={number!r} must be an integer of at least 1")
     limit = (number, threading.Semaphore(number))
     _limits.append(limit)
-    arrow = find_spec("pyarrow") and import_module("pyarrow")
-    of_arrow = arrow.cpu_count() if arrow else 0
     try:
-        if arrow:
-            arrow.set_cpu_count(number)
         yield
     finally:
         _limits.remove(limit)
-        if arrow:
-            arrow.set_cpu_count(of_arrow)
 
 
 class StoppedError(BaseException):
@@ -101,23 +92,6 @@ class StoppedError(BaseException):
 
 # folders, or other names, of the work of this process that failed or was interrupted
 STOPPED: set[object] = set()
-
-
-# examples of unfinished files that this process has written, by the folder of its work and the file
-_BEGUN: dict[tuple[AnyPath, object], int] = {}
-
-
-def count_begun(folder: AnyPath, file: object, num_examples: int) -> None:
-    """Count examples of an unfinished file, so that progress shows before it is finished; 0 forgets it."""
-    if num_examples:
-        _BEGUN[folder, file] = _BEGUN.get((folder, file), 0) + num_examples
-    else:
-        _BEGUN.pop((folder, file), None)
-
-
-def num_begun(folder: AnyPath) -> int:
-    """Return how many examples of unfinished files this process has written."""
-    return sum(count for (of, _), count in [*_BEGUN.items()] if of == folder)
 
 
 def check_working(work: object) -> None:

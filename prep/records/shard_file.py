@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
@@ -192,16 +191,14 @@ def scan(
     return Records(np.array(lengths, np.int64), np.array(checksums, np.uint32)), faults
 
 
-def in_groups(
-    items: Iterable[Item], size: Callable[[Item], int], num_bytes: int, most: float = math.inf
-) -> Iterator[list[Item]]:
-    """Yield items in groups of about ``num_bytes`` and of ``most`` at most; a larger item ends its group."""
+def in_groups(items: Iterable[Item], size: Callable[[Item], int], num_bytes: int) -> Iterator[list[Item]]:
+    """Yield items in groups of about ``num_bytes``; a larger item ends its group."""
     group: list[Item] = []
     filled = 0
     for item in items:
         group.append(item)
         filled += size(item)
-        if filled >= num_bytes or len(group) >= most:
+        if filled >= num_bytes:
             yield group
             group, filled = [], 0
     if group:

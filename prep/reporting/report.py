@@ -7,8 +7,6 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
 from importlib.metadata import version
 from itertools import chain, pairwise
 from pathlib import Path
@@ -28,12 +26,11 @@ from tfshards.prep.imaging.reasons import LOSSES
 from tfshards.prep.imaging.stored import stored_header
 from tfshards.prep.records.dataset_files import check_new_file
 from tfshards.prep.reporting.pictures import Thumbnail, as_thumbnail, drawn, image_of, marks_of
-from tfshards.prep.verification.show import Found, description, look_at
+from tfshards.prep.verification.show import Found, look_at
 from tfshards.prep.writing.build_folder import Reject
-from tfshards.schemas import InputError, Manifest, OptionsError, Schema
+from tfshards.schemas import InputError, Manifest
 from tfshards.schemas.errors import size
 from tfshards.schemas.index import IntArray
-from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest import FORMAT_VERSION
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.summary import escaped, span
@@ -48,64 +45,40 @@ _MOST_AUDITED = 20_000
 # Examples whose sizes are measured; of more, a sample gives each share with an error of 2 % at most.
 _MEASURED = 2_500
 _BINS = 30
-_SHOWN_RECORDS, _SHOWN_CASES = 10, 24
+_SHOWN_CASES = 24
 _CASE_SIDE = 160
-# Thumbnails of a page, of which those of photos of 96 pixels have about 2 KB each as text, by their number;
-# and examples of each class.
-_SIDES = {400: 160, 1_600: 128, 4_000: 96}
-_FEWEST, _MOST = 2, 16
+# Thumbnails of a page, of which those of photos of 96 pixels have about 2 KB each as text; examples of each
+# class, and how many classes are shown.
+_MOST_PICTURES, _SIDE = 2_000, 96
+_FEWEST, _MOST, _MOST_GROUPS = 2, 16, 1_000
 # Masks, boxes and keypoints are seen only on larger ones, which at most so many can be.
 _MARKED_SIDE, _MOST_MARKED = 320, 100
-
-
-@dataclass(frozen=True, repr=False)
-class Report:
-    """A page that was written.
-
-    Attributes:
-        path: its file.
-    """
-
-    path: AnyPath
-
-    def __repr__(self) -> str:
-        return str(self.path)
-
-    def to_json(self) -> dict[str, Json]:
-        """Return the path as JSON values."""
-        return {"page": str(self.path)}
 
 
 def report(
     dataset: str | os.PathLike[str],
     output: str | os.PathLike[str] | None = None,
-    *,
-    seed: int = 0,
-    audit: bool | None = None,
-) -> Report:
+) -> str:
     """Write one page of HTML that shows a dataset.
 
-    The page holds its pictures, styles and script, and fetches nothing. The same dataset, options and
-    versions give the same bytes. Only chosen records are read, by the indexes of the shards, unless the
-    dataset is audited.
+    The page holds its pictures, styles and script, and fetches nothing. The same dataset and versions give
+    the same bytes. A dataset with at most 20,000 examples is audited, too; of others, only chosen records are
+    read, by the indexes of the shards.
 
     Args:
         dataset: folder of the dataset, or its URL.
         output: file of the page; by default ``NAME-report.html`` in the working directory.
-        seed: random seed for the examples that are shown.
-        audit: read all records, to find leaks, duplicates and conflicts; by default only of datasets with
-            at most 20,000 examples.
+
+    Returns:
+        The path of the page.
 
     Raises:
-        OptionsError: an argument is not allowed.
         InputError: ``dataset`` is not a dataset, or lacks a shard, the folder of a file does not exist, or
             Jinja is missing (``tfshards[report]``).
         BuildError: a record that is read is damaged.
         FormatError: the manifest or an index cannot be read.
         OSError: a file cannot be written.
     """
-    if isinstance(seed, bool) or not isinstance(seed, int):
-        raise OptionsError(f"seed={seed!r} must be an integer")
     try:
         import jinja2  # noqa: F401
     except ModuleNotFoundError as error:
@@ -116,15 +89,15 @@ def report(
         path = any_path(f"{manifest.name}-report.html" if output is None else output)
         check_new_file(path, "a report", lambda file: _GENERATOR in file.read(1024))
         counts = class_counts({name: split.label_counts for name, split in manifest.splits.items()}, schema)
-        made = _audited(root, manifest, counts, audit)
-        choice, image, marks = _Choice(origin, seed), image_of(schema), marks_of(schema)
-        groups = choice.groups(max(_SIDES) // _FEWEST, partial(_per_group, schema)) if image else {}
+        made = _audited(root, manifest, counts)
+        choice, image, marks = _Choice(origin), image_of(schema), marks_of(schema)
+        groups = choice.groups() if image else {}
         chosen = [at for _, some in groups.values() for at in some]
-        sample, texts = choice.some(_MEASURED) if image else [], choice.some(_SHOWN_RECORDS)
+        sample = choice.some(_MEASURED) if image else []
         cases = [case for finding in made.findings for case in finding.cases[:_SHOWN_CASES]]
         is_large = bool(marks) and len(chosen) <= _MOST_MARKED
-        sides = dict.fromkeys([*texts, *sample], 0)
-        sides |= dict.fromkeys(chosen, _MARKED_SIDE if is_large else _side(len(chosen)))
+        sides = dict.fromkeys(sample, 0)
+        sides |= dict.fromkeys(chosen, _MARKED_SIDE if is_large else _SIDE)
         for one in (one for case in cases for one in case.examples):
             sides[one.split, one.number] = max(_CASE_SIDE, sides.get((one.split, one.number), 0))
         numbers = {
@@ -134,7 +107,7 @@ def report(
 
         def card(found: Found) -> tuple[At, _Card]:
             at = found.split, found.number
-            return at, _card(found, sides[at] if image else 0, has_text=at in texts)
+            return at, _card(found, sides[at] if image else 0)
 
         parts = look_at(root, manifest, numbers, lambda some: [*map(card, some)], "report")
         cards = dict(chain.from_iterable(parts))
@@ -142,7 +115,6 @@ def report(
         "manifest": manifest,
         "format": FORMAT_VERSION,
         "version": version("tfshards"),
-        "seed": seed,
         # other tools do not promise balance
         "is_adopted": made_of(manifest).source == "adopt",
         "colors": {name: f"var(--series-{number % 6 + 1})" for number, name in enumerate(manifest.splits)},
@@ -156,23 +128,22 @@ def report(
         "marks": marks,
         "is_large": is_large,
         "groups": groups,
-        "most_groups": max(_SIDES) // _FEWEST,
-        "records": [cards[at] for at in texts],
+        "most_groups": _MOST_GROUPS,
     }
     path.put(_rendered(page))
-    return Report(path)
+    return str(path)
 
 
 class _Choice:
     """All examples of a dataset, one split after another, with a random number for each of them."""
 
-    def __init__(self, origin: Origin, seed: int) -> None:
+    def __init__(self, origin: Origin) -> None:
         manifest = origin.manifest
         sizes = [split.num_examples for split in manifest.splits.values()]
         self._origin, self._names = origin, [*manifest.splits]
         self._split = np.repeat(np.arange(len(sizes)), sizes)
         self._number = np.concatenate([np.arange(size) for size in sizes])
-        self._scores = np.random.default_rng(seed % (1 << 64)).random(manifest.num_examples)
+        self._scores = np.random.default_rng(0).random(manifest.num_examples)
 
     def some(self, count: int) -> list[At]:
         """Return at most ``count`` examples, in stored order."""
@@ -180,23 +151,18 @@ class _Choice:
             return self._at(np.sort(np.argpartition(self._scores, count)[:count]))
         return self._at(np.arange(len(self._scores)))
 
-    def groups(self, most: int, count: Callable[[int], int]) -> dict[str, tuple[int, list[At]]]:
-        """Return for each class, or each split if there are no labels, how many examples it has, and some.
-
-        Args:
-            most: how many groups are returned.
-            count: returns how many examples each of so many groups shows.
-        """
+    def groups(self) -> dict[str, tuple[int, list[At]]]:
+        """Return for each class, or each split if there are no labels, how many examples it has, and some."""
         schema, shards = self._origin.manifest.schema, self._origin.manifest.shards
         labels = labels_of(self._origin, shards) if schema.label else None
         group = self._split if labels is None else labels
         order = np.lexsort((self._scores, group))
         present, firsts = np.unique(group[order], return_index=True)
-        rows = np.split(order, firsts[1:])[: len(present)][:most]
+        rows = np.split(order, firsts[1:])[: len(present)][:_MOST_GROUPS]
         names = [
             self._names[each] if labels is None else schema.class_name(each) for each in present.tolist()
         ]
-        shown = count(len(rows))
+        shown = max(_FEWEST, min(_MOST, _MOST_PICTURES // max(1, len(rows))))
         return {name: (len(own), self._at(own[:shown])) for name, own in zip(names, rows, strict=False)}
 
     def _at(self, rows: IntArray) -> list[At]:
@@ -217,11 +183,10 @@ class _Card(NamedTuple):
     fault: str
     header: Header | None
     num_bytes: int
-    text: Mapping[str, str]
 
 
-def _card(found: Found, side: int, *, has_text: bool) -> _Card:
-    """Return an example, with a thumbnail if there is a side, and with the text of its values on request."""
+def _card(found: Found, side: int) -> _Card:
+    """Return an example, with a thumbnail if there is a side."""
     schema, values, fault, picture = found.schema, found.values, "", None
     image = image_of(schema)
     encoded = cast("bytes", values[image.name][0]) if image and image.is_encoded else b""
@@ -237,35 +202,18 @@ def _card(found: Found, side: int, *, has_text: bool) -> _Card:
         fault,
         header=stored_header(encoded) if encoded else None,
         num_bytes=len(encoded),
-        text={one.name: description(one, schema, values[one.name]) for one in schema.features if has_text},
     )
 
 
-def _side(num_pictures: int) -> int:
-    """Return the side in pixels of the square that each of so many thumbnails fits."""
-    return next((side for most, side in _SIDES.items() if num_pictures <= most), min(_SIDES.values()))
-
-
-def _per_group(schema: Schema, num_groups: int) -> int:
-    """Return how many examples of each class are shown, or of each split without labels."""
-    is_sparse = schema.label is None and not marks_of(schema)
-    return max(_FEWEST, min(_MOST, max(_SIDES) // max(1, num_groups))) * (3 if is_sparse else 1)
-
-
-def _audited(
-    root: AnyPath, manifest: Manifest, counts: Mapping[str, Mapping[str, int]], wanted: bool | None
-) -> Audit:
-    """Return the audit of a dataset; of a large one only what its manifest shows, unless it is wanted."""
-    if wanted is False:
-        note = "only classes were examined: no audit was asked for"
-    elif wanted is None and manifest.num_examples > _MOST_AUDITED:
-        note = (
-            "only classes were examined: leaks, duplicates and conflicts are searched in datasets with at "
-            f"most {_MOST_AUDITED:,} examples, or with audit=True"
-        )
-    else:
+def _audited(root: AnyPath, manifest: Manifest, counts: Mapping[str, Mapping[str, int]]) -> Audit:
+    """Return the audit of a dataset; of a large one only what its manifest shows."""
+    if manifest.num_examples <= _MOST_AUDITED:
         return audit_of(str(root))
-    return Audit(manifest, counts, tuple(class_findings(counts)), (note,))
+    note = (
+        "only classes were examined: leaks, duplicates and conflicts are searched in datasets with at most "
+        f"{_MOST_AUDITED:,} examples; tfshards audit DATASET searches in any"
+    )
+    return Audit(manifest, tuple(class_findings(counts)), (note,))
 
 
 def _facts(cards: Sequence[_Card]) -> dict[str, object] | None:

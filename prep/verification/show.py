@@ -5,22 +5,18 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from tfshards.prep.building.rejects import read_rejects
 from tfshards.prep.engines.work import Tick, in_threads
 from tfshards.prep.imaging.formats import HEAD_BYTES, format_of
-from tfshards.prep.progress.lines import Meter, report_line
-from tfshards.prep.records.dataset_files import check_new_file
+from tfshards.prep.progress.lines import Meter
 from tfshards.prep.records.frames import RecordError, read_parts
 from tfshards.prep.records.values import parse_record
-from tfshards.prep.sources.keys import to_bytes, to_text
-from tfshards.prep.writing.build_folder import Reject
+from tfshards.prep.sources.keys import to_text
 from tfshards.schemas import (
     Feature,
     InputError,
@@ -38,7 +34,6 @@ from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.split import rows_by_shard
 from tfshards.schemas.storage import AnyPath, any_path
-from tfshards.schemas.storage.paths import local_path
 from tfshards.schemas.summary import escaped
 
 T = TypeVar("T")
@@ -73,7 +68,7 @@ class Found:
         )
 
     def to_json(self) -> dict[str, Json]:
-        """Return the example as JSON values: of an image what it is, of a class also its name."""
+        """Return the example as JSON values: of an image, or of complex numbers, the text."""
         features = {
             one.name: _json_of(one, self.schema, self.values[one.name]) for one in self.schema.features
         }
@@ -86,7 +81,6 @@ def show(
     key: str | None = None,
     *,
     first: int | None = None,
-    save: str | os.PathLike[str] | None = None,
 ) -> Iterator[Found]:
     """Show examples by key or by position, the first one by default; only their records are read.
 
@@ -95,32 +89,23 @@ def show(
         key: key of the example (path relative to the image folder, or row number), or its position as
             SPLIT:NUMBER. With "first", a split.
         first: number of examples from the start of the split, or of all splits one after another.
-        save: file to which the encoded image is written as well.
 
     Returns:
         An iterator of the examples, which are read as they are needed.
 
     Raises:
-        OptionsError: ``first`` is less than 1, or ``save`` has no image or several.
-        InputError: there is no such dataset, split or example, or ``save`` names a file of another kind.
+        OptionsError: ``first`` is less than 1.
+        InputError: there is no such dataset, split or example.
         FormatError: an index is damaged.
         RecordError: a record is damaged.
     """
     if first is not None and first < 1:
         raise OptionsError(f"first={first} must be at least 1")
-    if save is not None and first is not None and first > 1:
-        raise OptionsError(f"save= writes one image, but first={first} shows several; leave first= out")
     manifest, folder = read_manifest(dataset), any_path(dataset)
     if first is None and key is not None:
         split, number = _position(folder, manifest, key)
-        found = examples_at(folder, manifest, split, np.array([number]))
-    else:
-        found = _first(folder, manifest, key, first or 1)
-    if save is None:
-        return found
-    examples = [*found]
-    _save(examples, local_path(save))
-    return iter(examples)
+        return examples_at(folder, manifest, split, np.array([number]))
+    return _first(folder, manifest, key, first or 1)
 
 
 def _first(root: AnyPath, manifest: Manifest, split: str | None, count: int) -> Iterator[Found]:
@@ -132,16 +117,6 @@ def _first(root: AnyPath, manifest: Manifest, split: str | None, count: int) -> 
         for name in ([split] if split else manifest.splits)
     )
     return islice(chain.from_iterable(found), count)
-
-
-def _save(examples: Sequence[Found], path: AnyPath) -> None:
-    images = (one.name for example in examples for one in example.schema.features if one.is_encoded)
-    if (name := next(images, None)) is None:
-        raise OptionsError("save= writes an image, but the dataset has no images; leave it out")
-    data = _only_bytes(examples[0].values[name])
-    check_new_file(path, "the image", lambda file: file.read(len(data) + 1) == data)
-    path.put(data)
-    report_line(f"wrote the image to {path}")
 
 
 def _position(root: AnyPath, manifest: Manifest, key: str) -> tuple[str, int]:
@@ -159,14 +134,6 @@ def _position(root: AnyPath, manifest: Manifest, key: str) -> tuple[str, int]:
         number = int(keys.find(root, of.shards, [wanted])[0])
         if number >= 0:
             return name, number
-    rejects: list[Reject] = []
-    # the file only adds a reason to the message: without it, the key is reported as unknown
-    with suppress(InputError):
-        rejects = read_rejects(root, manifest) if manifest.totals.rejected else []
-    for each in rejects:
-        if to_bytes(each.key) == wanted:
-            text = f"{root} rejected {each.key!r} ({each.reason}): {each.detail}"
-            raise InputError(text, code="key-rejected")
     first = next(iter(manifest.splits))
     raise InputError(
         f"{root} has no example with the key {key!r}; give a key, or a position such as {first}:0",
@@ -225,12 +192,11 @@ def description(feature: Feature, schema: Schema, values: Decoded) -> str:
     """Return one value as text, in a line without control characters."""
     if feature.is_encoded:
         return f"{_image_text(values)}, {size(len(_only_bytes(values)))}"
-    classes, dims = _classes(feature, schema, values), ""
-    shown: Sequence[object] = values
+    dims, shown = "", cast("Sequence[object]", values)
     if feature.is_text:
         shown = [_text_of(value) for value in cast("list[bytes]", values)]
-    elif classes:
-        shown = [f"{label} ({name})" for label, name in zip(values, classes, strict=True)]
+    elif feature.is_label and schema.class_names:
+        shown = [f"{label} ({escaped(schema.class_name(label))})" for label in map(int, values)]
     else:
         shown = _elements(feature, values)
         dims = f"{feature.dtype} [{', '.join('?' if dim is None else str(dim) for dim in feature.shape)}]: "
@@ -239,13 +205,9 @@ def description(feature: Feature, schema: Schema, values: Decoded) -> str:
 
 
 def _json_of(feature: Feature, schema: Schema, values: Decoded) -> Json:
-    if feature.is_encoded:
-        return {"image": _image_text(values), "num_bytes": len(_only_bytes(values))}
-    if feature.is_raw and feature.dtype.startswith("complex"):
-        return {"dtype": feature.dtype, "hex": _only_bytes(values).hex()}
+    if feature.is_encoded or feature.dtype.startswith("complex"):
+        return description(feature, schema, values)
     found = _elements(feature, values)
-    if classes := _classes(feature, schema, values):
-        return {"labels": found, "classes": classes}
     return found[0] if feature.shape == () and found else found
 
 
@@ -254,12 +216,6 @@ def _elements(feature: Feature, values: Decoded) -> list[Any]:
     if feature.is_raw:
         return cast("list[Any]", numbers_in(feature, _only_bytes(values)).tolist())
     return [os.fsdecode(value) if isinstance(value, bytes) else value for value in values]
-
-
-def _classes(feature: Feature, schema: Schema, values: Decoded) -> list[Json]:
-    """Return the class name of each label; nothing if the feature has none."""
-    labels = map(int, values) if feature.is_label and schema.class_names else ()
-    return [escaped(schema.class_name(label)) for label in labels]
 
 
 def _image_text(values: Decoded) -> str:

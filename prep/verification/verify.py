@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -17,9 +15,7 @@ import numpy as np
 
 from tfshards.prep.engines.work import Tick, in_threads
 from tfshards.prep.imaging.options import DEFAULT_MAX_PIXELS
-from tfshards.prep.planning.plan import label_counts
 from tfshards.prep.progress.lines import Meter
-from tfshards.prep.progress.threads import num_jobs
 from tfshards.prep.records.dataset_files import digest_problems
 from tfshards.prep.records.frames import Frame
 from tfshards.prep.records.shard_file import scan
@@ -29,7 +25,7 @@ from tfshards.prep.verification.repair import copy_digest, folders_of, repaired
 from tfshards.prep.writing.build_folder import is_owned
 from tfshards.schemas import Feature, Manifest, OptionsError, Problem, Shard, read_manifest
 from tfshards.schemas.companions import read_index, read_keys, read_labels
-from tfshards.schemas.errors import check_flags, counted, listed, one_line
+from tfshards.schemas.errors import check_flags, counted, one_line
 from tfshards.schemas.index import IntArray, RecordIndex
 from tfshards.schemas.json_reader import Json, as_json
 from tfshards.schemas.keys import KeyHashes, hash_array, hash_key
@@ -38,14 +34,9 @@ from tfshards.schemas.names import RECORD_NAME
 from tfshards.schemas.split import rows_by_shard
 from tfshards.schemas.storage import AnyPath, any_path
 
-_SHOWN = 5
-# how many problems of one file are printed; all are counted
-_SHOWN_PER_FILE = 20
 _MAX_PIXELS = re.compile(r'"max_pixels": ([0-9]+)')
-# How many images of one shard are queued or being decoded; all of them are in memory.
-_MAX_WAITING = 16
-# Starts to decode an image, and returns what will be wrong with it, or None.
-Decode: TypeAlias = Callable[[bytes, Feature], "Future[str | None]"]
+# Decodes an image, and returns what is wrong with it, or None.
+Decode: TypeAlias = Callable[[bytes, Feature], "str | None"]
 
 
 @dataclass(frozen=True)
@@ -86,16 +77,7 @@ class VerificationReport:
     def __repr__(self) -> str:
         """Return the files rebuilt, the problems and their number, and the remedies, one per line."""
         lines = [one_line(f"rebuilt: {path}") for path in self.repaired]
-        numbers = Counter[str]()
-        for problem in self.problems:
-            numbers[problem.place] += 1
-            if numbers[problem.place] <= _SHOWN_PER_FILE:
-                lines.append(str(problem))
-        lines += [
-            one_line(f"{place}: and {number - _SHOWN_PER_FILE:,} more problems")
-            for place, number in numbers.items()
-            if number > _SHOWN_PER_FILE
-        ]
+        lines += map(str, self.problems)
         verdict = counted(len(self.problems), "problem") if self.problems else "sound"
         rebuilt = f", {counted(len(self.repaired), 'file')} rebuilt" if self.repaired else ""
         return "\n".join([*lines, one_line(f"{self.dataset}: {verdict}{rebuilt}"), *self.remedies])
@@ -145,18 +127,17 @@ def verify(
             manifest = read_manifest(folder)
             return VerificationReport(name, *repaired(name, folder, manifest, _problems(folder, manifest)))
     manifest = read_manifest(folder)
-    with ThreadPoolExecutor(num_jobs()) as threads:
-        start = _decode_by(threads, manifest) if decode else None
-        return VerificationReport(name, _problems(folder, manifest, start, is_deep=deep or decode))
+    decoder = _decoder_of(manifest) if decode else None
+    return VerificationReport(name, _problems(folder, manifest, decoder, is_deep=deep or decode))
 
 
-def _decode_by(threads: ThreadPoolExecutor, manifest: Manifest) -> Decode:
+def _decoder_of(manifest: Manifest) -> Decode:
     # before anything is read, and not by many threads at once
     decoded_fault = import_module("tfshards.prep.imaging.stored").decoded_fault
     # in the options of the dataset, and of those that it was derived from
     limits = _MAX_PIXELS.findall(json.dumps(dict(manifest.options)))
     most = max(map(int, limits), default=DEFAULT_MAX_PIXELS)
-    return partial(threads.submit, partial(decoded_fault, max_pixels=most))
+    return partial(decoded_fault, max_pixels=most)
 
 
 def _problems(
@@ -164,9 +145,8 @@ def _problems(
 ) -> tuple[Problem, ...]:
     """Return every problem of a dataset."""
     num_bytes = sum(split.num_bytes for split in manifest.splits.values()) * (2 if is_deep else 1)
-    # what the files of keys and labels list of shards whose records are sound
+    # what the files of keys list of shards whose records are sound
     hashes: dict[Shard, KeyHashes] = {}
-    labels: dict[Shard, IntArray] = {}
 
     def look(shard: Shard, tick: Tick) -> list[Problem]:
         of_file, found = _file_problems(folder, shard, tick), _Companions.of(folder, shard)
@@ -180,8 +160,6 @@ def _problems(
             return of_file + found.problems
         if not of_records:
             hashes[shard] = hash_array(map(hash_key, found.keys or ()))
-            if found.labels is not None:
-                labels[shard] = found.labels
             if of_file:
                 how = "" if manifest.compression == "none" else ", or compressed differently"
                 message = f"its records are those that were written, but in a different order{how}"
@@ -197,7 +175,7 @@ def _problems(
         if not is_owned(build.root)
     ]
     problems += _repeated_keys(folder, {each: hashes[each] for each in manifest.shards if each in hashes})
-    return (*problems, *_other_labels(manifest, labels))
+    return tuple(problems)
 
 
 def _repeated_keys(folder: AnyPath, hashes: Mapping[Shard, KeyHashes]) -> Iterator[Problem]:
@@ -212,23 +190,6 @@ def _repeated_keys(folder: AnyPath, hashes: Mapping[Shard, KeyHashes]) -> Iterat
             ((_, earlier, _, (number,)),) = rows_by_shard(shards, original[repeats[[row]]])
             offset = int(found.index.offsets[record]) if found.index else 0
             yield found.problem(shard, record, offset, f"has the key of record {number} of {earlier.path}")
-
-
-def _other_labels(manifest: Manifest, labels: Mapping[Shard, IntArray]) -> Iterator[Problem]:
-    """Yield a problem for each split whose label counts differ from its files of labels."""
-    for name, split in manifest.splits.items():
-        # damaged records and files of labels are reported with their shards
-        if not split.label_counts or not labels.keys() >= {*split.shards}:
-            continue
-        together = np.concatenate([labels[shard] for shard in split.shards])
-        counts = label_counts(together, manifest.schema)
-        wrong = [
-            f"{label!r} occurs {counts.get(label, 0)} times, not {split.label_counts.get(label, 0)}"
-            for label in sorted({*counts, *split.label_counts})
-            if counts.get(label, 0) != split.label_counts.get(label, 0)
-        ]
-        if wrong:
-            yield Problem(f"splits.{name}.label_counts", f"differ from the records: {listed(wrong, _SHOWN)}")
 
 
 def _file_problems(folder: AnyPath, shard: Shard, tick: Tick) -> list[Problem]:
@@ -289,9 +250,6 @@ def _record_problems(
     Raises:
         OSError: the shard cannot be read.
     """
-    decoding: deque[tuple[Frame, Future[str | None]]] = deque()
-    # by number of the record: the offset of its frame, and what is wrong
-    found: dict[int, tuple[int, str]] = {}
     images = [feature for feature in manifest.schema.features if feature.is_encoded]
     # a memoryview returns Python integers, and faster than an array its own
     labels = None if companions.labels is None else companions.labels.data
@@ -304,12 +262,6 @@ def _record_problems(
         if feature and values is not None
     ]
 
-    def decoded(num_waiting: int) -> None:
-        while len(decoding) > num_waiting:
-            frame, future = decoding.popleft()
-            if fault := future.result():
-                found[frame.number] = frame.offset, fault
-
     def look(frame: Frame) -> None:
         values = parse_record(frame.data or b"", manifest)
         for name, path, of_file in listed if frame.number < shard.num_examples else ():
@@ -319,11 +271,10 @@ def _record_problems(
                 # records of another shard differ from their start on: one report is enough
                 listed.clear()
                 raise ValueError(f"has the {name} {own!r}, but {path} lists {other!r}")
-        if decode:
-            for feature in images:
-                for data in cast("list[bytes]", values[feature.name]):
-                    decoding.append((frame, decode(data, feature)))
-            decoded(_MAX_WAITING)
+        for feature in images if decode else ():
+            for data in cast("list[bytes]", values[feature.name]):
+                if decode and (fault := decode(data, feature)):
+                    raise ValueError(fault)
 
     # a compressed file is shorter than its content
     share = shard.num_bytes / max(1, shard.record_bytes)
@@ -331,11 +282,8 @@ def _record_problems(
     records, faults = scan(
         path, manifest.compression, look, companions.index, lambda count: tick(int(count * share))
     )
-    decoded(0)
-    found |= {each.record: (each.offset, each.fault) for each in faults}
-    problems: list[Problem] = [companions.problem(shard, each, *found[each]) for each in sorted(found)]
-    if problems:
-        return problems
+    if faults:
+        return [companions.problem(shard, each.record, each.offset, each.fault) for each in faults]
     fault = ""
     if len(records.lengths) != shard.num_examples:
         fault = f"holds {len(records.lengths)} records, but the manifest lists {shard.num_examples}"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol, cast
 
-from tfshards.prep.progress.threads import check_working, computing, count_begun, num_writers
+from tfshards.prep.progress.threads import check_working, computing, num_writers
 from tfshards.prep.records.example import Values, example_encoder
 from tfshards.prep.records.shard_file import Frames, ShardFile, frames_of
 from tfshards.prep.records.values import content_digest
@@ -97,8 +97,6 @@ def _write_shard(task: ShardTask, shard: ShardId) -> FinishedShard:
         # A runner that starts its job again after a failure repeats every task.
         return earlier
     plan, name = folder.read_plan(shard), task.shard_name(shard)
-    # an earlier attempt may have failed
-    count_begun(folder.work, shard, 0)
     rejected: list[Reject] = []
     conversions: Counter[str] = Counter()
     converted_keys: dict[str, str] = {}
@@ -112,7 +110,6 @@ def _write_shard(task: ShardTask, shard: ShardId) -> FinishedShard:
             converted_keys = {**piece.converted_keys, **converted_keys}
             contents += piece.contents
             check_working(folder.work)
-            count_begun(folder.work, shard, len(piece.frames.lengths) + len(piece.rejected))
         described, companions = file.describe(f"{folder.name}/{name}")
         if task.expected.get(name, described) != described:
             raise InputError(
@@ -131,7 +128,6 @@ def _write_shard(task: ShardTask, shard: ShardId) -> FinishedShard:
         contents=tuple(contents),
         marks=folder.marks_of(described),
     )
-    count_begun(folder.work, shard, 0)
     folder.write_finished(shard, finished)
     return finished
 

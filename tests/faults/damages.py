@@ -77,8 +77,8 @@ FAULTS = [
     (
         "images are not decoded",
         VERIFY,
-        "        if decode:\n            for",
-        "        if False:\n            for",
+        "in images if decode else ():",
+        "in ():",
         f"{RECORDS}::test_pixels_are_decoded_and_compared_with_the_schema",
     ),
     (

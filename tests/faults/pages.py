@@ -27,7 +27,7 @@ FAULTS = [
     (
         "keys to remove name examples whose label may be right",
         "prep/auditing/audit.py",
-        'found if finding.kind == "size" else found - contested',
+        "found - self._contested()",
         "found",
         f"{RUN}[maintain: How do I remove examples?]",
     ),

@@ -126,13 +126,12 @@ def test_the_keys_of_all_equal_examples_but_one_are_listed(image_folder, tmp_pat
     assert kept.startswith("train/")
     assert len({"val/cat/a\nb.png", "val/cat/c.png"} & {*listed}) == 1
     assert len(listed) == 5 + 1
-    assert made.keys(["conflict"]) == made.keys(["size"]) == []
     path = tmp_path / "keys"
     assert run(["audit", str(tmp_path / "out"), "--distance", "none", "--keys", str(path)]).status == 0
     assert [json.loads(line) for line in path.read_text().splitlines()] == listed
 
 
-def test_the_keys_of_a_conflict_are_listed_all_or_none(dataset, tmp_path):
+def test_no_key_of_a_conflict_is_listed(dataset, tmp_path):
     contested = {
         "train/dog/wrong.png": usual_file(0),
         "val/cat/again.png": usual_file(0),
@@ -140,16 +139,10 @@ def test_the_keys_of_a_conflict_are_listed_all_or_none(dataset, tmp_path):
     }
     out = dataset({**contested, "val/cat/leak.png": usual_file(2)})
     made = audit(out)
-    conflict = sorted([*contested, "train/cat/0.png"])
     assert made.keys() == ["val/cat/leak.png"]
-    assert made.keys(["duplicate"]) == []
-    assert made.keys(["conflict"]) == conflict
-    assert made.keys(["leak", "conflict"]) == sorted([*conflict, "val/cat/leak.png"])
     ended = run(["audit", str(out), "--keys", str(tmp_path / "keys")])
     assert json.loads((tmp_path / "keys").read_text()) == "val/cat/leak.png"
-    assert "keys_of=conflict" in ended.err
-    run(["audit", str(out), "--keys", str(tmp_path / "keys"), "--keys-of", "conflict"])
-    assert [json.loads(line) for line in (tmp_path / "keys").read_text().splitlines()] == conflict
+    assert "conflicts" in ended.err
 
 
 def test_odd_sizes_are_reported_with_their_keys(dataset):
@@ -174,7 +167,6 @@ def test_an_example_without_a_class_hides_no_findings_about_the_others(tmp_path,
     quiet_build(Table(pa.table({"x": np.arange(16.0), "label": labels})), tmp_path / "out")
     made = audit(tmp_path / "out")
     assert found(made) == [("class", ["dog: 3"])]
-    assert made.label_counts == {"train": {"cat": 12, "dog": 3}}
 
 
 def test_arrays_are_compared_by_all_values_except_key_and_label(tmp_path, quiet_build):
@@ -259,15 +251,14 @@ def test_a_search_that_takes_too_long_is_cut_short_and_reported(limit, dataset, 
     assert len(audit(out).notes) == 1
 
 
-def test_the_command_prints_findings_and_fails_on_those_given_by_fail_on(dataset):
+def test_the_command_prints_findings(dataset):
     # a hostile key is printed without control characters
     out = str(dataset({"val/cat/\x1b[2J\n\udce9.png": usual_file(0)}))
-    ended = run(["audit", out, "--fail-on", "duplicate", "--fail-on", "size"])
+    ended = run(["audit", out])
     assert (ended.status, ended.err) == (0, "")
     assert r"val/cat/\x1b[2J\n\udce9.png (val, cat) = train/cat/0.png (train, cat)" in ended.out
-    assert ended.out.splitlines()[-1].split() == ["dog", "12", "10"]
-    ended, document = run_json(["audit", out, "--fail-on", "leak"])
-    assert (ended.status, document["num_examples"]) == (1, {"train": 24, "val": 21})
+    ended, document = run_json(["audit", out])
+    assert ended.status == 0
     (leak,) = document["findings"]
     assert leak["cases"][0]["like"] == {
         "split": "train",

@@ -71,8 +71,6 @@ def test_an_export_ends_with_the_same_bytes_after_any_stop(every, tmp_path, monk
     with pytest.raises(InputError, match="does not hold this export"):
         quietly(every, tmp_path / "out", to=other)
     made = quietly(every, tmp_path / "out", to=to)
-    # how many parts end before the error depends on the threads
-    assert (made.num_kept, made.num_parts) == (len(written), 4)
     assert contents(tmp_path / "out") == whole
     # of a finished export, only parts that are gone are written, and the class names
     for name in made.files:
@@ -123,7 +121,7 @@ def test_selected_features_are_exported_alone(every, tmp_path):
     ("given", "names"),
     [({"to": "hdf5"}, "to='hdf5' must be one of webdataset, parquet"), ({"directory": "gs://bucket/x"}, "gs://"),
      ({"select": "image"}, "select='image'"),
-     ({"select": []}, r"select=\(\) selects nothing"), ({"as_bytes": ["label"]}, "as_bytes='label'")],
+     ({"select": []}, r"select=\(\) selects nothing")],
 )  # fmt: skip
 def test_invalid_arguments_are_named(every, tmp_path, given, names):
     with pytest.raises(OptionsError, match=names):
@@ -169,9 +167,9 @@ def test_what_a_killed_export_leaves_is_removed_and_other_files_stay(every, tmp_
 
 def test_large_parts_have_several_row_groups(tmp_path, monkeypatch):
     build(Arrays({"x": np.arange(40)}), tmp_path / "ds", shards=1)
-    monkeypatch.setattr(module, "_GROUP_ROWS", 15)
+    monkeypatch.setattr(module, "_GROUP_BYTES", 500)
     file, *_ = quietly(tmp_path / "ds", tmp_path / "rows", to="parquet").files
-    assert pq.ParquetFile(tmp_path / "rows" / file).num_row_groups == 3
+    assert pq.ParquetFile(tmp_path / "rows" / file).num_row_groups > 1
 
 
 @both
@@ -352,23 +350,14 @@ def test_values_that_are_not_finite_and_arrays_of_any_kind_are_kept(to, tmp_path
 
 
 @pytest.mark.parametrize("to", ["webdataset", "parquet"])
-def test_byte_strings_that_are_not_utf_8_are_exported_where_they_are_named(to, tmp_path):
+def test_byte_strings_that_are_not_utf_8_are_refused(to, tmp_path):
     features = (IMAGE, KEY, EVERYTHING["caption"])
     rows = [{name: example(number)[name] for name in ("image", "key", "caption")} for number in range(4)]
     rows[1]["key"], rows[3]["caption"] = b"\xff/x.png", b"\xfe\xfd"
     write_dataset(tmp_path / "ds", Schema(features), {"train": [rows]})
     with pytest.raises(InputError, match="'key' of record 1 is not UTF-8"):
         export_quietly(tmp_path / "ds", tmp_path / "out", to=to)
-    with pytest.raises(InputError, match="'caption' of record 3 is not UTF-8"):
-        export_quietly(tmp_path / "ds", tmp_path / "other", to=to, as_bytes=["key"])
-    # the parts of the other export are not mixed with these
-    with pytest.raises(InputError, match="does not hold this export"):
-        export_quietly(tmp_path / "ds", tmp_path / "other", to=to, as_bytes=["key", "caption"])
-    export_quietly(tmp_path / "ds", tmp_path / "given", to=to, as_bytes=["key", "caption"])
-    found = read(tmp_path / "given", to)
-    captions = [row["caption" if to == "parquet" else "caption.bin"] for row in found]
-    assert captions == [row["caption"] for row in rows]
-    assert [row["key"] for row in found] == [row["key"] for row in rows]
+    export_quietly(tmp_path / "ds", tmp_path / "given", to=to, select=["image"])
 
 
 def test_lists_of_byte_strings_that_are_not_utf_8_are_refused(tmp_path):
@@ -376,7 +365,3 @@ def test_lists_of_byte_strings_that_are_not_utf_8_are_refused(tmp_path):
     write_dataset(tmp_path / "ds", schema, {"train": [[{"x": [b"a", b"\xff"]}]]})
     with pytest.raises(InputError, match="'x' of record 0 is not UTF-8"):
         export_quietly(tmp_path / "ds", tmp_path / "text", to="webdataset")
-    with pytest.raises(FormatError, match="x: is a list of byte strings"):
-        export_quietly(tmp_path / "ds", tmp_path / "out", to="webdataset", as_bytes=["x"])
-    made = export_quietly(tmp_path / "ds", tmp_path / "parquet", to="parquet", as_bytes=["x"])
-    assert made.num_examples == 1

@@ -14,7 +14,7 @@ from PIL import Image
 
 from tests.errors import raises
 from tests.reported import logged
-from tests.surface.command import run, run_json
+from tests.surface.command import run
 from tfshards import loader
 from tfshards.prep import ImageFolder, Options, append, audit, verify
 from tfshards.schemas import InputError, OptionsError
@@ -91,14 +91,6 @@ def test_two_folders_that_link_to_each_other_do_not_loop(image_folder):
         ["a/1.png", "a/to/2.png", "b/2.png", "b/to/1.png"],
         {"link loop": 2},
     )
-
-
-def test_rejected_files_of_any_name_are_found_by_it(image_folder, tmp_path, quiet_build):
-    names = [f"{name}.jpg" for name in ("caf\udce9", "\udcff\udc80", "new\nline", "\x1b[31mred", "\u202egnp")]
-    root = image_folder({"1.png": 1, **dict.fromkeys(names, b"no image")})
-    quiet_build(ImageFolder(root), tmp_path / "out", options=ANY)
-    for name in names:
-        assert run_json(["show", tmp_path / "out", name])[1]["code"] == "key-rejected"
 
 
 def test_names_in_a_foreign_manifest_are_printed_escaped(image_folder, tmp_path, quiet_build):

@@ -176,8 +176,7 @@ def test_a_disk_is_full_only_for_images_that_stay_as_they_are(
 
 # Each option that names a file, with its content, whose own kind it replaces.
 COMMANDS = {
-    "report data --no-audit --output {}": "a report",
-    "show data --save {}": "the image",
+    "report data --output {}": "a report",
     "audit data --keys {}": "a list of keys",
 }
 

@@ -44,7 +44,7 @@ def test_masks_have_a_color_for_each_number():
 def pictures(source, folder):
     """Build a dataset; return the note about what is drawn, and the sources of the pictures on the page."""
     build(source, folder / "out")
-    report(folder / "out", folder / "page.html", audit=False)
+    report(folder / "out", folder / "page.html")
     page = parsed(folder / "page.html")
     return page.section("sheet").text, {one.attributes["src"] for one in page.all("img")}
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -102,16 +101,15 @@ def test_examples_as_json_have_numbers_text_and_what_images_are(small_folder, mo
     examples = run_json("show arrays --first 2")[1]
     assert {one["features"]["key"]: one["features"] for one in examples}["0"] == {
         "a": [0.0, 1.0],
-        "c": {"dtype": "complex128", "hex": np.array([1j]).tobytes().hex()},
+        "c": "complex128 []: 1j",
         "n": 7,
         "text": "ä",
         "label": 1,
         "key": "0",
     }
     (image,) = run_json("show out cat/00.png")[1]
-    assert image["features"]["label"] == {"labels": [0], "classes": ["cat"]}
-    assert image["features"]["image"]["num_bytes"] == Path("photos/cat/00.png").stat().st_size
-    assert image["features"]["image"]["image"].startswith("PNG ")
+    assert image["features"]["label"] == 0
+    assert image["features"]["image"].startswith("PNG ")
 
 
 # Files of keys, as a verb writes them or people do by hand

@@ -108,16 +108,6 @@ def test_integers_beyond_their_dtype_are_named(dtype, least, most, tmp_path):
     assert all(f" {number}," in message for (*_, message), number in zip(found, wrong, strict=True))
 
 
-def test_many_faults_of_a_shard_are_listed_in_twenty_lines_and_counted(tmp_path):
-    faults(tmp_path / "d", *(b"%d" % number for number in range(100)))
-    report = verify(tmp_path / "d", deep=True)
-    assert len(report.problems) == len(report.to_json()["problems"]) == 100
-    lines = str(report).splitlines()
-    assert len(lines) == 22
-    assert "80" in lines[-2]
-    assert "100" in lines[-1]
-
-
 def test_a_damaged_frame_hides_no_other_one(tmp_path, quiet_build):
     quiet_build(
         Examples([{"key": f"k{n}", "word": "x" * n} for n in range(100, 200, 10)]), tmp_path, shards=1

@@ -368,9 +368,7 @@ def many_classes():
     (printed,) = page.printed
     few, every = printed.split("\nand 5 more classes\n")
     assert "class23" not in few
-    assert all(f"\n{name} " in every for name in names)
     assert "\nkey: cat/0001.jpg\n" in every
-    assert Path("seen.jpg").read_bytes() == Path("photos/cat/0001.jpg").read_bytes()
     assert "split train, example 5, record 5 of " in every
     assert re.findall(r"^split val, example (\d),", every, re.M) == ["0", "1", "2"]
 

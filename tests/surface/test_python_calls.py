@@ -39,7 +39,6 @@ MISTAKES = [
     (lambda _: loader.Worker(0, 2.0), "count="),
     (lambda _: loader.Position(0, None), "step="),
     (lambda data: load(data, cache="disk:gs://bucket/cache"), "is a URL, but"),
-    (lambda data: prep.export(data, "x", to="parquet", as_bytes="maybe"), "as_bytes="),
     (lambda _: Arrays({"x": np.arange(3)}, "x"), "roles="),
     (lambda _: ImageFolder("flat", "short=20"), "images="),
     (lambda _: Table("t.csv", images="short=20"), "images="),

@@ -21,10 +21,8 @@ REFUSALS = [
     (["relabel", "data", "--labels", ""], 2, "usage", ["--labels", "empty"]),
     (["show", "data", ""], 2, "usage", ["KEY", "empty"]),
     (["build", "table", "t.csv", "new", "--roles", "path="], 2, "usage", ["--roles", "'path='"]),
-    (f"{IMAGES} --seed 1 --seed 2", 2, "usage", ["--seed", "given twice"]),
-    ("relabel data --labels labels.csv --labels t.csv", 2, "usage", ["--labels", "given twice"]),
-    (f"{IMAGES} -- --runer=FlinkRunner", 2, "options", ["--runer=FlinkRunner", "--runner"]),
-    (f"{IMAGES} --stratify", 2, "options", ["on the command line: --stratify, --splits"]),
+    (f"{IMAGES} -- --runer=FlinkRunner", 2, "options", "--runer=FlinkRunner"),
+    (f"{IMAGES} --stratify", 2, "options", "splits="),
     ("", 2, "usage", "COMMAND"),
     ("build", 2, "usage", "KIND"),
     (f"{IMAGES} --runner=DirectRunner", 2, "usage", ["--runner=DirectRunner", "bare --"]),
@@ -49,17 +47,12 @@ REFUSALS = [
     ("build table keys new", 2, None, ["keys", ".csv"]),
     ("build table t.csv new --roles a", 2, "usage", ["--roles", "'a'", "NAME=VALUE"]),
     ("info x.npy", 1, "input", ["x.npy", "dataset.json"]),
-    ("show data --first 2 --save x.png", 2, None, ["--save", "first=2"]),
-    ("show data cat/0.png --save nowhere/1.png", 1, None, ["nowhere/1.png", "folder"]),
-    ("show data cat/0.png --save x.npy", 1, None, "x.npy"),
-    ("show numbers 0 --save x.png", 2, None, "--save"),
     ("show data cat/9.png", 1, "key-unknown", "'cat/9.png'"),
     ("show data train:99", 1, None, ["train:99", "8"]),
     (["show", "data", "a\x1b[31m\nb"], 1, "key-unknown", r"a\x1b[31m\nb"),
     (["info", "data", "--\x1b[31m"], 2, "usage", r"--\x1b[31m"),
     ("verify data --deep --repair", 2, None, ["--repair", "--deep"]),
     ("verify photos", 1, "dataset-missing", "photos"),
-    ("audit data --keys-of leak", 2, None, ["--keys-of", "--keys"]),
     ("audit data --keys other/mine", 1, None, "other/mine"),
     ("report data --output other/mine", 1, None, "other/mine"),
     ("report data --output nowhere/x.html", 1, None, "nowhere/x.html"),
@@ -161,17 +154,10 @@ def test_verify_reports_damage_on_standard_output_with_status_1(own):
     refused("verify broken", "broken/dataset.json", status=1)
 
 
-def test_differences_and_findings_are_results_with_status_1(own):
+def test_differences_are_results_with_status_1(own):
     status, out, err = run("diff data numbers")
     assert (status, bool(out), err) == (1, True, "")
     assert run("diff data more")[::2] == (0, "")
-    (Path("photos") / "dog" / "0.png").write_bytes(Path("photos/cat/0.png").read_bytes())
-    assert run("build images photos twice").status == 0
-    assert run("audit twice").status == 0
-    ended, document = run_json("audit twice --fail-on conflict --fail-on size")
-    assert (ended.status, ended.err.count("\n")) == (1, 1)
-    assert "fail_on=" in ended.err
-    assert {found["kind"] for found in document["findings"]} >= {"conflict"}
 
 
 def test_a_build_that_rejects_too_much_names_the_files_and_where_all_are_listed(own):
@@ -194,11 +180,6 @@ def test_a_build_that_rejects_too_much_names_the_files_and_where_all_are_listed(
     counts = ["10", "8", "1", "1"]
     assert [word for word in rows[7] if word.isdecimal()] == counts
     assert any(word.endswith("/rejected.jsonl") for row in rows for word in row)
-    # with the reason, as long as the list of rejects exists
-    error = refused(["show", "new", "cat/bad\n.png"], [r"'cat/bad\n.png'", "unreadable"], status=1)
-    next(Path("new").glob("*/rejected.jsonl")).unlink()
-    assert "unreadable" not in refused(["show", "new", "cat/bad\n.png"], status=1, code="key-unknown")
-    assert "input" not in error
 
 
 def test_a_plan_writes_nothing_and_reports_what_the_output_holds(here):

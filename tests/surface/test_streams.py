@@ -231,15 +231,3 @@ def test_progress_is_a_bar_on_a_terminal_only(own):
     assert re.search(r"14/14 .*(examples/s|s/ examples)", written.decode()), written
     # not in a file
     assert "%" not in run([*line[:3], "again"]).err
-
-
-def test_a_refused_thread_is_an_error_of_the_system(own):
-    # the system refuses stacks of this size, and so every thread
-    code = (
-        "import sys, threading; threading.stack_size(1 << 47);"
-        "sys.argv[1:] = ['build', 'arrays', 'x.npy', 'new']; import tfshards; tfshards._command()"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1, done.stderr
-    assert done.stderr.splitlines()[-1].startswith("tfshards: ")
-    assert "--jobs" in done.stderr
