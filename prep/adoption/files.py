@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from tfshards.prep.progress.lines import report_line
+from tfshards.prep.progress.lines import report_line, report_warning
 from tfshards.prep.sources.classes import USUAL_SPLITS, usual_order
 from tfshards.schemas import FormatError, InputError, Problem
 from tfshards.schemas.compression import CODEC_ERRORS, Compression
@@ -67,9 +67,10 @@ def choose_files(root: AnyPath, globs: Mapping[str, str], folders: Collection[st
     chosen = sorted(path for paths in splits.values() for path in paths)
     if problems := [Problem(path, fault) for path in chosen if (fault := _fault(root, path, forms[path]))]:
         raise FormatError(f"{root} cannot be adopted, nothing was written", problems)
-    if not globs:
-        # a pattern chooses what exists
-        _check_complete([path for path, form in forms.items() if path in chosen or form == "empty"])
+    if lacking := _incomplete([path for path, form in forms.items() if path in chosen or form == "empty"]):
+        if not globs:
+            raise InputError(f"{lacking}; restore the others, or name the files of each split with splits=")
+        report_warning(lacking)
     gzip, plain = ([path for path in chosen if forms[path] == form] for form in ("gzip", "none"))
     if gzip and plain:
         raise InputError(
@@ -161,8 +162,8 @@ def _split_of(path: str) -> str:
     return first
 
 
-def _check_complete(paths: Sequence[str]) -> None:
-    """Raise InputError if a file of a numbered series, such as ``train-00003-of-00008``, is missing."""
+def _incomplete(paths: Sequence[str]) -> str:
+    """Return which series, such as ``train-00003-of-00008``, lacks files, or is mixed with another one."""
     series = defaultdict[tuple[str, str], Counter[int]](Counter)
     for match in filter(None, map(_NUMBERED.fullmatch, paths)):
         series[match["head"], match["tail"]][int(match["total"])] += 1
@@ -170,7 +171,5 @@ def _check_complete(paths: Sequence[str]) -> None:
         for total, number in numbers.items():
             if number != total or len(numbers) > 1:
                 totals = " or ".join(map(str, numbers))
-                raise InputError(
-                    f"{head}…-of-{total}{tail}: {number:,} files of a series of {totals}; restore the "
-                    "others, or name the files of each split with splits="
-                )
+                return f"{head}…-of-{total}{tail}: {number:,} files of a series of {totals}"
+    return ""

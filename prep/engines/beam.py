@@ -20,7 +20,8 @@ from apache_beam.runners import create_runner
 from tfshards.prep.engines.transform import Checked
 from tfshards.prep.engines.work import Work, share
 from tfshards.prep.engines.worker import marked_error, marking_errors, needed_paths
-from tfshards.prep.progress.threads import StoppedError, check_working, num_jobs
+from tfshards.prep.progress.lines import report_warning
+from tfshards.prep.progress.threads import STOPPED, StoppedError, check_working, num_jobs
 from tfshards.schemas import BuildError, OptionsError
 from tfshards.schemas.errors import check_strings
 from tfshards.schemas.storage import AnyPath
@@ -33,7 +34,7 @@ def find_run(arguments: Sequence[str]) -> Callable[[Work], None]:
     """Return the function that does work on the runner that the pipeline options name, or on the local one.
 
     Raises:
-        OptionsError: Beam does not accept the pipeline options.
+        OptionsError: Beam does not accept the options, or its local runner does not know one of them.
     """
     check_strings("beam_args", arguments)
     options = options_of(arguments)
@@ -42,9 +43,10 @@ def find_run(arguments: Sequence[str]) -> Callable[[Work], None]:
         # by itself, the parser prints all options, and ends the program
         parser.error = _fail  # type: ignore[method-assign]
         _, unknown = parser.parse_known_args(arguments)
-        # a job service may know options that Beam does not
         if unknown and _is_local(options):
             _fail(f"its local runner does not know {unknown[0]}")
+        # a job service may know them; what begins with no hyphen is a value of one
+        report_warning(*(f"Apache Beam does not know {word}" for word in unknown if word.startswith("-")))
 
     options.get_all_options(add_extra_args_fn=check, retain_unknown_options=True)
     try:
@@ -99,7 +101,7 @@ _ENDED = (
 def pipeline_of(work: Work, paths: Sequence[AnyPath], options: PipelineOptions) -> beam.Pipeline:
     """Return the pipeline that calls the function with every item."""
     pipeline = beam.Pipeline(options=options)
-    call = partial(_call, work.function, work.folder)
+    call = partial(_call, work.function, work.folder, _is_local(options))
     # PCollection[bytes] -> PCollection[None]
     _ = (
         pipeline
@@ -124,8 +126,14 @@ class _Call(Checked):
             self.function(element)
 
 
-def _call(function: Callable[[Any], object], folder: AnyPath, item: bytes) -> None:
+def _call(function: Callable[[Any], object], folder: AnyPath, is_local: bool, item: bytes) -> None:
     # a call that was stopped is not the failure
     with suppress(StoppedError):
         check_working(folder)
-        function(pickle.loads(item))
+        try:
+            function(pickle.loads(item))
+        except Exception:
+            if is_local:
+                # this runner repeats no call, and would first wait for all calls of another thread
+                STOPPED.add(folder)
+            raise

@@ -15,6 +15,7 @@ import numpy as np
 
 from tfshards.prep.engines.work import Tick, in_threads
 from tfshards.prep.imaging.options import DEFAULT_MAX_PIXELS
+from tfshards.prep.planning.plan import label_counts
 from tfshards.prep.progress.lines import Meter
 from tfshards.prep.records.dataset_files import digest_problems
 from tfshards.prep.records.frames import Frame
@@ -25,7 +26,7 @@ from tfshards.prep.verification.repair import copy_digest, folders_of, repaired
 from tfshards.prep.writing.build_folder import is_owned
 from tfshards.schemas import Feature, Manifest, OptionsError, Problem, Shard, read_manifest
 from tfshards.schemas.companions import read_index, read_keys, read_labels
-from tfshards.schemas.errors import check_flags, counted, one_line
+from tfshards.schemas.errors import check_flags, counted, listed, one_line
 from tfshards.schemas.index import IntArray, RecordIndex
 from tfshards.schemas.json_reader import Json, as_json
 from tfshards.schemas.keys import KeyHashes, hash_array, hash_key
@@ -145,8 +146,9 @@ def _problems(
 ) -> tuple[Problem, ...]:
     """Return every problem of a dataset."""
     num_bytes = sum(split.num_bytes for split in manifest.splits.values()) * (2 if is_deep else 1)
-    # what the files of keys list of shards whose records are sound
+    # what the files of keys and labels list of shards whose records are sound
     hashes: dict[Shard, KeyHashes] = {}
+    labels: dict[Shard, IntArray] = {}
 
     def look(shard: Shard, tick: Tick) -> list[Problem]:
         of_file, found = _file_problems(folder, shard, tick), _Companions.of(folder, shard)
@@ -160,6 +162,8 @@ def _problems(
             return of_file + found.problems
         if not of_records:
             hashes[shard] = hash_array(map(hash_key, found.keys or ()))
+            if found.labels is not None:
+                labels[shard] = found.labels
             if of_file:
                 how = "" if manifest.compression == "none" else ", or compressed differently"
                 message = f"its records are those that were written, but in a different order{how}"
@@ -175,7 +179,7 @@ def _problems(
         if not is_owned(build.root)
     ]
     problems += _repeated_keys(folder, {each: hashes[each] for each in manifest.shards if each in hashes})
-    return tuple(problems)
+    return (*problems, *_other_labels(manifest, labels))
 
 
 def _repeated_keys(folder: AnyPath, hashes: Mapping[Shard, KeyHashes]) -> Iterator[Problem]:
@@ -190,6 +194,23 @@ def _repeated_keys(folder: AnyPath, hashes: Mapping[Shard, KeyHashes]) -> Iterat
             ((_, earlier, _, (number,)),) = rows_by_shard(shards, original[repeats[[row]]])
             offset = int(found.index.offsets[record]) if found.index else 0
             yield found.problem(shard, record, offset, f"has the key of record {number} of {earlier.path}")
+
+
+def _other_labels(manifest: Manifest, labels: Mapping[Shard, IntArray]) -> Iterator[Problem]:
+    """Yield a problem for each split whose label counts differ from its files of labels."""
+    for name, split in manifest.splits.items():
+        # damaged records and files of labels are reported with their shards
+        if not split.label_counts or not labels.keys() >= {*split.shards}:
+            continue
+        together = np.concatenate([labels[shard] for shard in split.shards])
+        counts = label_counts(together, manifest.schema)
+        wrong = [
+            f"{label!r} occurs {counts.get(label, 0)} times, not {split.label_counts.get(label, 0)}"
+            for label in sorted({*counts, *split.label_counts})
+            if counts.get(label, 0) != split.label_counts.get(label, 0)
+        ]
+        if wrong:
+            yield Problem(f"splits.{name}.label_counts", f"differ from the records: {listed(wrong, 5)}")
 
 
 def _file_problems(folder: AnyPath, shard: Shard, tick: Tick) -> list[Problem]:

@@ -386,6 +386,12 @@ def test_verbs_accept_an_adopted_dataset_without_keys(tmp_path, monkeypatch):
     assert stamps(tmp_path / "new") == before
 
 
+def test_a_series_that_a_pattern_leaves_incomplete_is_warned_of(tmp_path, log):
+    write(tmp_path / "d" / "train-0-of-3", numbered(range(3)))
+    logged(adopt, log.append)(tmp_path / "d", splits={"train": "train*"})
+    assert "train-…-of-3: 1 files of a series of 3" in str(log)
+
+
 def test_parts_of_a_checkpoint_are_skipped(tmp_path, log):
     for name in ("train-00000-of-00001", "val-00000-of-00001"):
         write(tmp_path / "d" / name, numbered(range(3)))

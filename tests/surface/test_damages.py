@@ -144,6 +144,12 @@ def put(name: str, data: bytes) -> Callable[[Files], None]:
     return lambda files: files.change(name, lambda _: data)
 
 
+def counted_wrongly(files: Files) -> None:
+    counts = files.manifest["splits"]["train"]["label_counts"]
+    counts["cat"], counts["dog"] = counts["cat"] + 1, counts["dog"] - 1
+    files.state()
+
+
 # What is damaged; what ``verify`` names, and with ``deep`` beside it; what ``Records`` and ``diff`` raise.
 # A name is that of a file, a number that of a record of the shard.
 BAD, LOST = (FormatError, "format"), (InputError, "shard-damaged")
@@ -206,6 +212,7 @@ DAMAGES = {
     "other keys, stated": ("none", restated(renamed, "keys"), [], [0], None, None),
     "other last bytes": ("none", lambda f: f.state(last_bytes="00" * 8), ["shard"], ["shard"], None, None),
     "other examples": ("none", lambda f: f.state(examples_digest="0" * 16), [], ["shard"], None, None),
+    "other counts": ("none", counted_wrongly, [], ["splits.train.label_counts"], None, None),
     "other rejects": ("none", put("rejects", b"{}\n"), ["rejects"], [], None, None),
     "no rejects": ("none", without("rejects"), ["rejects"], [], None, None),
     "another view": ("none", put("view", b"emu\n"), ["view"], [], None, None),
