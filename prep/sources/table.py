@@ -163,7 +163,7 @@ def _real(folder: AnyPath) -> bytes:
 
 def _columns_of_names(
     folder: AnyPath, paths: Sequence[AnyPath], names: Collection[str]
-) -> tuple[dict[str, pa.Array], list[str]]:
+) -> tuple[dict[str, pa.ChunkedArray], list[str]]:
     """Return the columns that the names of folders and files give, with a value a file, and warnings.
 
     Folders ``NAME=VALUE`` below that of the source, or at the end of its path, are columns. The names of
@@ -194,10 +194,10 @@ def _columns_of_names(
                 "the files to build with a pattern"
             )
         found[_SPLIT] = splits
-    columns, warnings = dict[str, pa.Array](), list[str]()
+    columns, warnings = dict[str, pa.ChunkedArray](), list[str]()
     for name, values in found.items():
         texts = pa.array(["" if value == _NO_VALUE else value for value in values], pa.large_string())
-        columns[name], lines = typed(name, texts)
+        columns[name], lines = typed(name, pa.chunked_array([texts]))
         warnings += lines
     return columns, warnings
 
