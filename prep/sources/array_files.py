@@ -8,20 +8,19 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import shlex
 import shutil
 import threading
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import IO, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from tfshards.prep.sources.classes import repeated
 from tfshards.prep.sources.fetching import changed, unreadable
 from tfshards.schemas import InputError, TfshardsError
 from tfshards.schemas.columns import without_bfloat16
@@ -172,8 +171,7 @@ def _check_type(where: str, dtype: np.dtype[np.generic], shape: tuple[int, ...])
     if dtype.names is not None:
         raise InputError(
             f"{where}: has the fields {', '.join(dtype.names[:5])}, but each feature needs an array; from "
-            "Python, with a = numpy.load(FILE, mmap_mode='r'): prep.Arrays({name: a[name] for name in "
-            "a.dtype.names})"
+            "Python give prep.Arrays({name: a[name] for name in a.dtype.names})"
         )
     if not shape:
         raise InputError(f"{where}: is a single value; the first axis must count the examples")
@@ -183,14 +181,9 @@ def members(path: str) -> list[str]:
     """Return the names of the arrays in an .npz file."""
     with _archive(path) as archive:
         found = sorted(archive.namelist())
-    for name in found:
-        if not name.endswith(".npy"):
-            remove = shlex.join(["zip", "-d", path, name])
-            raise InputError(f"{path}: the member {name!r} is not an .npy file; remove it: {remove}")
-    names = [name.removesuffix(".npy") for name in found]
-    if repeated := [name for name, after in pairwise(names) if name == after]:
-        raise InputError(f"{path}: has several members {repeated[0]!r}")
-    return names
+    for name in [*repeated(found), *(name for name in found if not name.endswith(".npy"))]:
+        raise InputError(f"{path}: the member {name!r} is repeated, or not an .npy file; remove it")
+    return [name.removesuffix(".npy") for name in found]
 
 
 @contextmanager
@@ -237,20 +230,13 @@ def _in_memory(where: str, array: object) -> AnyArray:
     """Return values as an array, or raise InputError if NumPy would make an array of other values."""
     if isinstance(array, np.ma.MaskedArray):
         raise InputError(f"{where}: is masked, which records cannot store; use array.filled(VALUE)")
-    if isinstance(array, (list, tuple)) and any(
-        isinstance(each, (str, bytes, os.PathLike)) for each in array
-    ):
+    if isinstance(array, (list, tuple)):
         raise InputError(
-            f"{where}: is a list of paths, text or bytes, but must be an array or one .npy file; give its "
-            "parts as chunks, prep.Arrays({'NAME': numpy.load(path, mmap_mode='r')} for path in paths), "
-            "text as numpy.array(...), and encoded images to prep.Examples(...)"
+            f"{where}: is a list; give numpy.array(...) of it, parts of an array as chunks, prep.Arrays({{"
+            "'NAME': numpy.load(path, mmap_mode='r')} for path in paths), and lists of different lengths, "
+            "or of encoded images, to prep.Examples(...)"
         )
-    try:
-        found: AnyArray = np.asarray(array)
-    except ValueError as error:
-        raise InputError(
-            f"{where}: is not an array: {error}; prep.Examples(...) takes lists of any length"
-        ) from None
+    found: AnyArray = np.asarray(array)
     _check_type(where, found.dtype, found.shape)
     return found
 

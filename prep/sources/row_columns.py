@@ -23,7 +23,6 @@ from tfshards.prep.sources.features import (
     fields_of,
     flattened,
     is_image_struct,
-    is_list_type,
     lacking,
     sampled,
     shown,
@@ -36,8 +35,6 @@ from tfshards.prep.sources.roles import (
     IMAGE_ROLES,
     check_no_repeats,
     check_undeclared,
-    listed_columns,
-    meant,
     unknown_column,
 )
 from tfshards.prep.sources.staged import Spill
@@ -197,7 +194,7 @@ def read_columns(
             if column.role is None and name not in unchecked:
                 flat = unlisted(values)[0]
                 items = _IMAGE_STRUCTS if is_image_struct(flat.type) else sampled(flat)
-                check_undeclared(name, items, read.where, is_list=is_list_type(values.type))
+                check_undeclared(name, items, read.where)
         if encoded:
             if spill is None:
                 spill = Spill(folder, [Feature(name, "bytes", "bytes", (None,)) for name in encoded])
@@ -279,6 +276,5 @@ def row_groups(by: str, columns: Sequence[SourceColumn], files: Mapping[str, Ima
         return groups_of(by, _texts(real or path for real, path in pairs))
     by_name = {column.name: column for column in columns}
     if by not in by_name:
-        known = listed_columns(sorted(by_name)) + meant(by, by_name)
-        raise InputError(f"group_by={by!r} is not a column; the columns are {known}")
+        raise unknown_column(by, sorted(by_name), "group_by: the source")
     return groups_of(by, by_name[by].values)

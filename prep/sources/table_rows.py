@@ -26,13 +26,7 @@ from tfshards.prep.sources.features import (
 )
 from tfshards.prep.sources.image_paths import ImageFiles, check_found, stat_images, unmentioned
 from tfshards.prep.sources.kinds import check_num_inputs
-from tfshards.prep.sources.labels import (
-    NUMBERS_IN_TEXT,
-    check_no_lists_in_text,
-    key_column,
-    label_column,
-    split_names,
-)
+from tfshards.prep.sources.labels import key_column, label_column, split_names
 from tfshards.prep.sources.pictures import ImageRules, check_mask_depth, image_feature
 from tfshards.prep.sources.roles import (
     IMAGE_ROLES,
@@ -41,7 +35,6 @@ from tfshards.prep.sources.roles import (
     check_roles,
     check_undeclared_boxes,
     features_of,
-    flag,
     is_template,
     listed_columns,
     resolve_roles,
@@ -275,9 +268,6 @@ class RowSource(Source):
         if any(column.is_image for column in columns):
             undeclared = [column for column in columns if column.role is None]
             check_undeclared_boxes((stored[each.feature].feature for each in undeclared), read.where)
-            for column in undeclared:
-                if column.kind == STRING:
-                    check_no_lists_in_text(column.name, column.values, NUMBERS_IN_TEXT, "")
         return stored
 
     def _warnings(
@@ -288,10 +278,6 @@ class RowSource(Source):
         paths = {path for column in columns if column.is_image for path in column.paths}
         if read.owns_root and paths:
             yield from unmentioned(read.root, paths, follow_links=self.follow_links)
-        named = [each.name for each in columns if each.feature and each.name in read.class_names]
-        for name in named if _of_role(columns, "label") is None else ():
-            how = f"{flag(name, 'label')} stores them"
-            yield f"the column {name!r} has class names, which are not stored; {how}"
 
 
 def _of_role(columns: Sequence[SourceColumn], role: str) -> SourceColumn | None:

@@ -23,10 +23,6 @@ GIVEN = ["image", "mask", "xywh", "xyv", "label", "split", "drop"]
 ROLES = dict(zip([*ROW, "note"], GIVEN, strict=True))
 
 
-def csv(folder, *lines: str):
-    return write_text(folder / "metadata.csv", *lines)
-
-
 def test_plan_and_info_print_the_role_of_each_column(tmp_path, capsys):
     (tmp_path / "a.png").write_bytes(encoded(1))
     (tmp_path / "m.png").write_bytes(encoded(2, mode="L"))
@@ -105,37 +101,12 @@ def test_images_in_a_table_are_read_in_parts(tmp_path, quiet_build):
     assert pa.default_memory_pool().max_memory() <= max(before, 48 << 20)
 
 
-@pytest.mark.parametrize("as_file", [False, True])
-def test_an_index_of_pandas_without_a_name_is_not_stored(as_file, tmp_path):
-    frame = pd.DataFrame({"label": [*"abab"], "age": [31.0, 2.0, None, 4.0]}).dropna(subset=["age"])
-    named = frame.set_index(pd.Index([7, 9, 0], name="id"))
-    for rows, features in ((frame, {"label", "age", "key"}), (named, {"label", "age", "id", "key"})):
-        source = rows
-        if as_file:
-            source = tmp_path / "rows.parquet"
-            rows.to_parquet(source)
-        assert {*plan(Table(source), tmp_path / "out").listing.schema.names} == features
-
-
 @pytest.mark.parametrize(
     "source", [pd.Series([1, 2], name="x"), pd.DataFrame({"x": [1, "a"]})], ids=["a series", "mixed types"]
 )
 def test_what_arrow_cannot_read_as_a_table_is_refused(source, tmp_path):
     with raises(InputError, "is not a table that Arrow can read"):
         plan(Table(source), tmp_path / "out")
-
-
-LISTS = ["[1, 2, 3, 4]", "[0, 0, 2, 2]"]
-
-
-def test_lists_in_text_next_to_images_are_no_boxes(tmp_path):
-    for name in "ab":
-        (tmp_path / f"{name}.png").write_bytes(encoded(1))
-    lines = [f'{name}.png,"{value}"' for name, value in zip("ab", LISTS, strict=True)]
-    path = csv(tmp_path, "file_name,bbox", *lines)
-    with raises(InputError, "'bbox' holds lists as text", "ast.literal_eval", "{'bbox': 'value'}"):
-        plan(Table(path), tmp_path / "out")
-    assert plan(Table(path, {"bbox": "value"}), tmp_path / "out").listing.schema["bbox"].dtype == "bytes"
 
 
 # Annotations stay with their images through every verb
