@@ -42,7 +42,7 @@ from tfshards.schemas import Feature, InputError
 
 # What a column of structs of images holds, for messages.
 _IMAGE_STRUCTS = [{"bytes": None, "path": None}]
-# What may follow a name in a template of paths.
+# What may follow a name of integers in a template of paths.
 _DIGITS = re.compile(r"(0?[0-9]{1,2}d?)?")
 # Type of text in tables that ``flattened`` returns; that of bytes is TEXT.
 STRING = pa.large_string()
@@ -228,10 +228,11 @@ def _template_paths(table: pa.Table, template: str, where: str) -> list[bytes]:
             raise unknown_column(name, table.column_names, where)
         column, digits = table[name], digits or ""
         is_integer = pa.types.is_integer(column.type)
-        is_plain = not conversion and _DIGITS.fullmatch(digits) and (is_integer or not digits)
-        if not is_plain or not (is_integer or column.type in (TEXT, STRING)):
-            kind = shown(column.type)
-            why = f"{name!r} holds {kind}; braces name text, or integers with digits, as {{id:06d}}"
+        is_plain = _DIGITS.fullmatch(digits) if is_integer else column.type in (TEXT, STRING) and not digits
+        if conversion or not is_plain:
+            why = (
+                f"{name!r} holds {shown(column.type)}; braces name text, or integers with digits, {{id:06d}}"
+            )
             raise _invalid(template, why)
         values = (column if is_integer else column.cast(TEXT)).to_pylist()
         if count := sum(value in (None, b"") for value in values):
