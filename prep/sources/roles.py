@@ -239,28 +239,20 @@ def check_undeclared_boxes(features: Iterable[Feature], where: str) -> None:
         features: features of the columns without a role.
         where: the source, for messages.
     """
-    numbers: dict[str, str] = {}
-    for feature in features:
-        name = feature.name
-        if _seems_boxes(feature):
-            raise InputError(
-                f"{where}: the column {name!r} seems to hold boxes; {flag(name, 'xywh')} or another of "
-                f"{', '.join(BOX_ORDERS)}, with {NORMALIZED} for fractions, takes them as boxes; "
-                f"{flag(name, 'value')} stores the numbers as they are"
-            )
-        if feature.is_numeric and not feature.shape:
-            numbers[name.lower().replace("_", "")] = name
-    for sides in _SIDES:
-        if numbers.keys() >= {*sides}:
-            names = [numbers[side] for side in sides]
-            raise InputError(
-                f"{where}: the columns {', '.join(names)} seem to hold the sides of boxes; make them one "
-                f"list, in pandas frame['bbox'] = frame[{names}].values.tolist(), and declare "
-                f"{flag('bbox', 'xyxy')}; {flag(names[0], 'value')} stores the numbers as they are"
-            )
-
-
-def _seems_boxes(feature: Feature) -> bool:
-    """Return whether a feature has four numbers, or rows of four, and is named like boxes."""
-    has_numbers = feature.is_numeric and feature.dtype.startswith(("int", "uint", "float"))
-    return has_numbers and feature.shape in ((4,), (None, 4)) and "box" in feature.name.lower()
+    numbers = [
+        each for each in features if each.is_numeric and each.dtype.startswith(("int", "uint", "float"))
+    ]
+    boxes = [
+        [each.name] for each in numbers if each.shape in ((4,), (None, 4)) and "box" in each.name.lower()
+    ]
+    by_name = {each.name.lower().replace("_", ""): each.name for each in numbers if not each.shape}
+    boxes += [[by_name[side] for side in sides] for sides in _SIDES if by_name.keys() >= {*sides}]
+    for names in boxes:
+        how = f"{flag(names[0], 'xywh')} or another of {', '.join(BOX_ORDERS)} takes them as boxes"
+        if len(names) > 1:
+            lists = f"frame['bbox'] = frame[{names}].values.tolist()"
+            how = f"make them lists, in pandas {lists}, with {flag('bbox', 'xyxy')}"
+        raise InputError(
+            f"{where}: {', '.join(map(repr, names))} may be boxes; {how}, {NORMALIZED} after it for "
+            f"fractions; {flag(names[0], 'value')} stores the numbers as they are"
+        )

@@ -186,9 +186,10 @@ def stage(rows: Rows, folder: Path | AnyPath | None, *, is_written: bool = False
 
 def _keys_of_images(rows: Rows) -> pa.ChunkedArray | None:
     """Return the paths of the first image if these can be keys, or None: keys are then row numbers."""
-    given = next((files.given for files in rows.images.values()), [b""])
-    paths = pa.chunked_array([pa.array(given, TEXT)])
-    return None if key_fault(paths) else paths
+    for files in rows.images.values():
+        paths = pa.chunked_array([pa.array(files.given, TEXT)])
+        return None if key_fault(paths) else paths
+    return None
 
 
 def _table(rows: Rows, keys: pa.ChunkedArray | None) -> pa.Table:

@@ -237,14 +237,8 @@ def _json_batches(path: AnyPath) -> Iterator[_Batch]:
     rows = _json_rows(path)
     while batch := [*islice(rows, _BATCH_ROWS)]:
         lines, objects = zip(*batch, strict=True)
-        names = {*map(tuple, objects)}
-        if len(names) == 1:
-            # mostly, and much faster
-            values = zip(*map(dict.values, objects), strict=True)
-            yield lines, dict(zip(names.pop(), values, strict=True))
-        else:
-            every = dict.fromkeys(chain.from_iterable(objects))
-            yield lines, {name: [row.get(name) for row in objects] for name in every}
+        names = dict.fromkeys(chain.from_iterable(objects))
+        yield lines, {name: [row.get(name) for row in objects] for name in names}
 
 
 def _json_rows(path: AnyPath) -> Iterator[tuple[int, dict[str, Any]]]:
