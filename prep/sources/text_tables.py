@@ -38,7 +38,7 @@ _DEEPEST = 64
 _INTEGERS = range(-(1 << 63), 1 << 63)
 # Values of a column that are parsed at a time.
 _PARSED = 1 << 16
-_SHOWN, _LOOKED_AT = 60, 64
+_LOOKED_AT = 64
 # What a byte becomes that is not UTF-8.
 _LONE = re.compile("[\udc80-\udcff]")
 _LINES_OF_JSON = "JSON Lines have one object per line, without commas between them"
@@ -148,7 +148,7 @@ def _csv_rows(path: AnyPath) -> Iterator[list[str]]:
         for row in filter(None, reader):
             if not names:
                 names = row
-                _check_header(path, names, delimiter)
+                _check_header(path, names)
             if len(row) != len(names):
                 where = f"{path}:{reader.line_num}"
                 raise InputError(f"{where}: {len(row)} values, but the header has {len(names)} columns")
@@ -158,18 +158,16 @@ def _csv_rows(path: AnyPath) -> Iterator[list[str]]:
         raise InputError(f"{path}:{reader.line_num}: {error}{hint}") from None
 
 
-def _check_header(path: AnyPath, names: Sequence[str], delimiter: str) -> None:
+def _check_header(path: AnyPath, names: Sequence[str]) -> None:
     check_no_repeats(names, path)
     for name in names:
         if os.path.splitext(to_bytes(name))[1].lower() in SUFFIXES:
             raise InputError(f"the first row names an image, {name!r}; add a header of column names")
     # names may hold these marks, too
-    mark = next((mark for mark in ";|\t," if mark != delimiter and mark in names[0]), None)
-    if mark and len(names) == 1:
+    for mark in {*";|\t,"} & {*names[0]} if len(names) == 1 else ():
         raise InputError(
-            f"{path}: {mark!r} seems to separate the values, as in the header {names[0][:_SHOWN]!r}; "
-            "tfshards reads commas in .csv files and tabs in .tsv files; before the build, write such a "
-            f"file with pandas: pd.read_csv({str(path)!r}, sep={mark!r}).to_csv('commas.csv', index=False)"
+            f"{path}: {mark!r} seems to separate the values; .csv files need commas and .tsv files tabs: "
+            f"pandas.read_csv({str(path)!r}, sep={mark!r}).to_csv('commas.csv', index=False)"
         )
 
 

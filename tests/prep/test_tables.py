@@ -4,7 +4,6 @@ tests/conformance/test_tables.py has what the values of each table become, and w
 """
 
 import pickle
-import re
 
 import pandas as pd
 import pyarrow as pa
@@ -50,21 +49,6 @@ def test_the_size_of_a_pickled_reader_does_not_depend_on_its_rows(tmp_path):
         sizes.append(len(pickle.dumps(reader)))
     assert sizes[1] <= sizes[0] + 20
     assert sizes[1] < 4_000
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "mark"),
-    [("it's.csv", "a\tb\n1\t2\n", "\t"), ("a.csv", "w;h\n1,5;2,5\n", ";"), ("a.tsv", "a;b\n1;2\n", ";")],
-)
-def test_other_separators_are_refused_with_the_line_that_converts_them(
-    name, content, mark, tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / name).write_text(content)
-    with raises(InputError, "to_csv('commas.csv', index=False", repr(mark)) as raised:
-        Table(tmp_path / name).stage(tmp_path)
-    eval(re.search(r"pd\.read_csv.*", str(raised.value))[0], {"pd": pd})
-    assert len(plan(Table("commas.csv"), "out").listing.schema.names) == 3
 
 
 def test_a_line_that_is_too_long_is_reported(tmp_path, monkeypatch):
