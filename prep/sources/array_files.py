@@ -11,9 +11,9 @@ import os
 import shutil
 import threading
 import zipfile
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, NamedTuple, TypeAlias
 
@@ -211,7 +211,10 @@ def copy_chunks(chunks: Iterable[Chunk], needed: Set[str], folder: LocalPath | N
     Without a folder there must be one chunk, whose arrays are only described.
     """
     names: list[str] = []
-    copies: dict[str, _Copy] = {}
+    firsts: dict[str, AnyArray] = {}
+    counts: Counter[str] = Counter()
+    digests: dict[str, hashlib._Hash] = defaultdict(HASH)
+    paths: dict[str, LocalPath] = {}
     for number, chunk in enumerate(chunks):
         if not isinstance(chunk, Mapping) or (number and sorted(chunk) != names):
             found = sorted(chunk) if isinstance(chunk, Mapping) else type(chunk).__name__
@@ -220,10 +223,40 @@ def copy_chunks(chunks: Iterable[Chunk], needed: Set[str], folder: LocalPath | N
         for name in sorted(needed & chunk.keys()):
             where = f"array {name!r} of chunk {number}"
             array = _in_memory(where, chunk[name])
-            if name not in copies:
-                copies[name] = _Copy(array, folder and folder / f"chunks-{len(copies)}.npy")
-            copies[name].append(where, array)
-    return {name: copy.opened(f"array {name!r}") for name, copy in copies.items()}
+            first = firsts.setdefault(name, array)
+            like, own = (f"{each.dtype} {each.shape[1:]}" for each in (first, array))
+            if own != like:
+                raise InputError(f"{where} holds {own} per example, the first one {like}")
+            if folder is not None:
+                folder.require_space(array.nbytes, "the copy of the arrays")
+                if name not in paths:
+                    paths[name] = folder / f"chunks-{len(paths)}.npy"
+                    _write_header(paths[name], first, 0)
+            # a few rows at a time: the array may be mapped, and larger than memory
+            step = max(1, _COPY_BYTES * len(array) // max(1, array.nbytes))
+            with paths[name].open("ab") if folder else nullcontext() as file:
+                for start in range(0, len(array), step):
+                    data = array[start : start + step].tobytes()
+                    digests[name].update(data)
+                    if file is not None:
+                        file.write(data)
+            counts[name] += len(array)
+    opened: dict[str, OpenArray] = {}
+    for name, first in firsts.items():
+        content, dtype = digest_of(digests[name]), first.dtype.name
+        if folder is None:
+            opened[name] = _described(without_bfloat16(first), "", "C", content, dtype)
+        else:
+            _write_header(paths[name], first, counts[name])
+            opened[name] = _opened(paths[name], f"array {name!r}", content, dtype)
+    return opened
+
+
+def _write_header(path: LocalPath, first: AnyArray, num_rows: int) -> None:
+    """Write the header of rows like those of an array; its length does not depend on their number."""
+    descr, shape = without_bfloat16(first).dtype.str, (num_rows, *first.shape[1:])
+    with path.open("r+b" if num_rows else "wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": descr, "fortran_order": False, "shape": shape})
 
 
 def _in_memory(where: str, array: object) -> AnyArray:
@@ -239,50 +272,3 @@ def _in_memory(where: str, array: object) -> AnyArray:
     found: AnyArray = np.asarray(array)
     _check_type(where, found.dtype, found.shape)
     return found
-
-
-@dataclass
-class _Copy:
-    """A copy of an array, chunk by chunk: an .npy file, or without a path only its description."""
-
-    first: AnyArray
-    path: LocalPath | None
-    num_rows: int = 0
-    digest: hashlib._Hash = field(default_factory=HASH)
-
-    def __post_init__(self) -> None:
-        if self.path is not None:
-            self.path.touch()
-            self._write_header(self.path)
-
-    def _write_header(self, path: Path) -> None:
-        shape = (self.num_rows, *self.first.shape[1:])
-        header = {"descr": without_bfloat16(self.first).dtype.str, "fortran_order": False, "shape": shape}
-        with path.open("r+b") as file:
-            # its length does not depend on the number of rows
-            np.lib.format.write_array_header_1_0(file, header)
-
-    def append(self, where: str, array: AnyArray) -> None:
-        if (array.dtype, array.shape[1:]) != (self.first.dtype, self.first.shape[1:]):
-            like = f"{self.first.dtype} {self.first.shape[1:]}"
-            raise InputError(
-                f"{where} holds {array.dtype} {array.shape[1:]} per example, the first one {like}"
-            )
-        if self.path is not None:
-            self.path.parent.require_space(array.nbytes, "the copy of the arrays")
-        # a few rows at a time: the array may be mapped, and larger than memory
-        step = max(1, _COPY_BYTES * len(array) // max(1, array.nbytes))
-        with nullcontext() if self.path is None else self.path.open("ab") as file:
-            for start in range(0, len(array), step):
-                data = array[start : start + step].tobytes()
-                self.digest.update(data)
-                if file is not None:
-                    file.write(data)
-        self.num_rows += len(array)
-
-    def opened(self, where: str) -> OpenArray:
-        content, dtype = digest_of(self.digest), self.first.dtype.name
-        if self.path is None:
-            return _described(without_bfloat16(self.first), "", "C", content, dtype)
-        self._write_header(self.path)
-        return _opened(self.path, where, content, dtype)
