@@ -154,20 +154,17 @@ def _local(root: bytes, path: bytes) -> tuple[bytes, _Status]:
     """Return a path and its status; of a missing file, those of another Unicode form if only one exists."""
 
     def existing(path: bytes) -> tuple[bytes, _Status] | None:
-        status = _status(os.path.join(root, path))
-        return None if status == _MISSING else (path, status)
+        where = os.path.join(root, path)
+        try:
+            status = os.stat(where)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
+                return None
+            raise unreadable(where, error) from None
+        is_file = stat.S_ISREG(status.st_mode)
+        return (path, (status.st_size, status.st_mtime_ns)) if is_file else None
 
     return in_any_form(path, existing) or (path, _MISSING)
-
-
-def _status(path: bytes) -> _Status:
-    try:
-        status = os.stat(path)
-    except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
-            return _MISSING
-        raise unreadable(path, error) from None
-    return (status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else _MISSING
 
 
 def _remote_status(path: AnyPath) -> _Status:
