@@ -259,7 +259,7 @@ FAULTS = [
      "os.stat(self.path).st_mtime_ns < self.stamp",
      "tests/prep/test_arrays.py::test_a_file_that_changes_or_vanishes_during_reading_ends_it"),
     ("a plan does not depend on the values of arrays", "prep/sources/array_files.py",
-     "                self.digest.update(data)\n",
+     "                    digests[name].update(data)\n",
      "",
      "tests/prep/test_output.py::test_the_causes_of_another_build_are_named_until_overwrite_is_given[inputs]"),
     ("keys of rows begin with 1", "prep/sources/keys.py",
