@@ -11,10 +11,14 @@ import hashlib
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -54,8 +58,7 @@ from tfshards.schemas.storage.stored import Sink
 if TYPE_CHECKING:
     from tfshards.prep.sources.pictures import ImageRules
 
-# Stamps of several files become one number.
-_FACTOR = 31
+_MIX = np.uint64(0x9E3779B97F4A7C15)
 # Rows of which values are in memory as objects of Python.
 _MANY_ROWS = 1 << 16
 # The columns of the sizes of images that ``Spill.add_images`` returns.
@@ -212,27 +215,28 @@ def _listing(rows: Rows, table: pa.Table) -> Listing:
 
     The identity covers all that is staged, except the sizes and times of files of images.
     """
-    sizes, stamps = np.zeros((2, rows.num_rows), np.int64)
+    sizes, stamps = np.zeros(rows.num_rows, np.int64), [np.zeros(rows.num_rows, np.uint64)]
     identity = hashlib.sha256()
     for name in sorted({*table.column_names} - {GROUP, *SPILLED}):
         column = table[name]
         values = pc.struct_field(column, "path") if name.startswith(IMAGE) else column
-        digest, of_values = _digest_and_sizes(values)
+        digest, of_values, stamps_of_values = _column_sums(values)
         identity.update(f"{name} {rows.num_rows} {digest}\n".encode("utf-8", "surrogateescape"))
-        sizes += of_values if name.startswith(VALUE) else 0
+        if name == SPLIT or name.startswith(VALUE):
+            stamps.append(stamps_of_values)
+            sizes += of_values if name != SPLIT else 0
     for name in rows.images:
         fields = (pc.struct_field(table[IMAGE + name], each) for each in ("size", "stamp"))
         size, stamp = (numbers_of(values.combine_chunks()) for values in fields)
         sizes += np.maximum(size, 0)
-        stamps = _FACTOR * (_FACTOR * stamps + size) + stamp
+        stamps += [size.view(np.uint64), stamp.view(np.uint64)]
     if rows.spilled is not None:
         digests = table["digest"].combine_chunks()
         identity.update(digests.buffers()[1][: len(digests) * digests.type.byte_width])
         sizes += numbers_of(table["size"].combine_chunks()) if not rows.images else 0
     for name, parts in rows.arrays.items():
         identity.update(repr((name, [part.identity for part in parts])).encode())
-        for part in parts:
-            stamps = _FACTOR * stamps + part.stamp
+        stamps += [np.full(rows.num_rows, part.stamp, np.uint64) for part in parts]
         sizes += parts[0].row_bytes
     schema = Schema((*rows.features, KEY_FEATURE), rows.class_names)
     splits = splits_of(table[SPLIT]) if SPLIT in table.column_names else None
@@ -242,7 +246,7 @@ def _listing(rows: Rows, table: pa.Table) -> Listing:
         schema=schema,
         keys=ArrowKeys(table[KEY]) if KEY in table.column_names else RowKeys(rows.num_rows),
         sizes=sizes,
-        stamps=stamps,
+        stamps=(reduce(lambda one, other: _mixed(one + other), stamps) >> np.uint64(1)).astype(np.int64),
         labels=numbers_of(table[VALUE + schema.label.name].combine_chunks()) if schema.label else None,
         splits=splits,
         skipped={name: count for name, count in rows.skipped.items() if count},
@@ -254,38 +258,53 @@ def _listing(rows: Rows, table: pa.Table) -> Listing:
     )
 
 
-def _digest_and_sizes(column: pa.ChunkedArray) -> tuple[str, IntArray]:
-    """Return a digest of a column of numbers, ``TEXT`` or text, or lists of these, and bytes by row.
+def _column_sums(column: pa.ChunkedArray) -> tuple[str, IntArray, npt.NDArray[np.uint64]]:
+    """Return a digest of a column, and the size in bytes, -1 for null, and the stamp of each row.
 
-    Null, which has size -1, differs from any value. The digest does not depend on how Arrow divides or pads
-    values.
+    The column holds numbers, ``TEXT`` or text, or lists of these; null differs from any value. Results do not
+    depend on how Arrow divides or pads values. The stamp of a row changes with its bytes.
     """
     # of lists, of their items, and of the content of these, because they come in parts of any length
     digests = lists, items, content = hashlib.sha256(), hashlib.sha256(), hashlib.sha256()
-    sizes = [np.zeros(0, np.int64)]
+    sizes, stamps = [np.zeros(0, np.int64)], [np.zeros(0, np.uint64)]
     for start in range(0, len(column), _MANY_ROWS):
         flat, lengths = unlisted(column.slice(start, _MANY_ROWS))
-        marks, of_items, data = _item_sums(flat)
+        marks, of_items, numbers, data = _item_sums(flat)
         items.update(marks)
         content.update(data)
         if lengths is not None:
             lists.update(lengths.astype("<i8").tobytes())
-            of_items = np.diff(offsets_of(of_items)[offsets_of(lengths)])
+            offsets = offsets_of(of_items)[offsets_of(lengths)]
+            view, of_items = memoryview(data), np.diff(offsets)
+            numbers = np.array([crc32(view[a:b]) for a, b in pairwise(offsets.tolist())], np.int64)
         sizes.append(of_items)
+        stamps.append(_mixed(numbers.view(np.uint64)))
     digest = hashlib.sha256("".join(part.hexdigest() for part in digests).encode()).hexdigest()
-    return digest, np.concatenate(sizes)
+    return digest, np.concatenate(sizes), np.concatenate(stamps)
 
 
-def _item_sums(flat: pa.ChunkedArray) -> tuple[bytes, IntArray, bytes]:
-    """Return what tells null items from others, and the size and the bytes of each item."""
-    missing = flat.is_null().to_numpy() if flat.null_count else np.zeros(len(flat), bool)
+def _item_sums(flat: pa.ChunkedArray) -> tuple[bytes, IntArray, IntArray, bytes]:
+    """Return what tells null items from others, and the size, a number, and the bytes of each item."""
     if is_bytes_type(flat.type):
         texts = pc.fill_null(flat.cast(TEXT), b"").to_pylist()
-        sizes = np.where(missing, -1, np.fromiter(map(len, texts), np.int64, len(texts)))
-        return sizes.astype("<i8").tobytes(), sizes, b"".join(texts)
+        sizes = np.fromiter(map(len, texts), np.int64, len(texts))
+        if flat.null_count:
+            # which tells null from an empty text
+            sizes[flat.is_null().to_numpy()] = -1
+        numbers = np.fromiter(map(crc32, texts), np.int64, len(texts))
+        return sizes.astype("<i8").tobytes(), sizes, numbers, b"".join(texts)
+    missing = flat.is_null().to_numpy().tobytes() if flat.null_count else bytes(len(flat))
     flat = flat.fill_null(0) if flat.null_count else flat
     # booleans are packed
-    values = flat.to_numpy() if flat.type == pa.bool_() else numbers_of(flat.combine_chunks())
+    is_packed = flat.type == pa.bool_()
+    values = flat.to_numpy() if is_packed else numbers_of(flat.combine_chunks())
     sizes = np.full(len(values), values.itemsize, np.int64)
-    data = values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
-    return missing.tobytes(), sizes, data
+    numbers = values.astype(np.float64 if values.dtype.kind == "f" else np.int64).view(np.int64)
+    return missing, sizes, numbers, values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
+
+
+def _mixed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Return numbers of which each bit depends on all bits of the given one: a step of SplitMix64."""
+    mixed: npt.NDArray[np.uint64] = numbers * _MIX
+    mixed ^= mixed >> np.uint64(29)
+    return mixed
