@@ -8,20 +8,19 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import shlex
 import shutil
 import threading
 import zipfile
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import IO, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from tfshards.prep.sources.classes import repeated
 from tfshards.prep.sources.fetching import changed, unreadable
 from tfshards.schemas import InputError, TfshardsError
 from tfshards.schemas.columns import without_bfloat16
@@ -172,8 +171,7 @@ def _check_type(where: str, dtype: np.dtype[np.generic], shape: tuple[int, ...])
     if dtype.names is not None:
         raise InputError(
             f"{where}: has the fields {', '.join(dtype.names[:5])}, but each feature needs an array; from "
-            "Python, with a = numpy.load(FILE, mmap_mode='r'): prep.Arrays({name: a[name] for name in "
-            "a.dtype.names})"
+            "Python give prep.Arrays({name: a[name] for name in a.dtype.names})"
         )
     if not shape:
         raise InputError(f"{where}: is a single value; the first axis must count the examples")
@@ -183,14 +181,9 @@ def members(path: str) -> list[str]:
     """Return the names of the arrays in an .npz file."""
     with _archive(path) as archive:
         found = sorted(archive.namelist())
-    for name in found:
-        if not name.endswith(".npy"):
-            remove = shlex.join(["zip", "-d", path, name])
-            raise InputError(f"{path}: the member {name!r} is not an .npy file; remove it: {remove}")
-    names = [name.removesuffix(".npy") for name in found]
-    if repeated := [name for name, after in pairwise(names) if name == after]:
-        raise InputError(f"{path}: has several members {repeated[0]!r}")
-    return names
+    for name in [*repeated(found), *(name for name in found if not name.endswith(".npy"))]:
+        raise InputError(f"{path}: the member {name!r} is repeated, or not an .npy file; remove it")
+    return [name.removesuffix(".npy") for name in found]
 
 
 @contextmanager
@@ -218,7 +211,10 @@ def copy_chunks(chunks: Iterable[Chunk], needed: Set[str], folder: LocalPath | N
     Without a folder there must be one chunk, whose arrays are only described.
     """
     names: list[str] = []
-    copies: dict[str, _Copy] = {}
+    firsts: dict[str, AnyArray] = {}
+    counts: Counter[str] = Counter()
+    digests: dict[str, hashlib._Hash] = defaultdict(HASH)
+    paths: dict[str, LocalPath] = {}
     for number, chunk in enumerate(chunks):
         if not isinstance(chunk, Mapping) or (number and sorted(chunk) != names):
             found = sorted(chunk) if isinstance(chunk, Mapping) else type(chunk).__name__
@@ -227,76 +223,52 @@ def copy_chunks(chunks: Iterable[Chunk], needed: Set[str], folder: LocalPath | N
         for name in sorted(needed & chunk.keys()):
             where = f"array {name!r} of chunk {number}"
             array = _in_memory(where, chunk[name])
-            if name not in copies:
-                copies[name] = _Copy(array, folder and folder / f"chunks-{len(copies)}.npy")
-            copies[name].append(where, array)
-    return {name: copy.opened(f"array {name!r}") for name, copy in copies.items()}
+            first = firsts.setdefault(name, array)
+            like, own = (f"{each.dtype} {each.shape[1:]}" for each in (first, array))
+            if own != like:
+                raise InputError(f"{where} holds {own} per example, the first one {like}")
+            if folder is not None:
+                folder.require_space(array.nbytes, "the copy of the arrays")
+                if name not in paths:
+                    paths[name] = folder / f"chunks-{len(paths)}.npy"
+                    _write_header(paths[name], first, 0)
+            # a few rows at a time: the array may be mapped, and larger than memory
+            step = max(1, _COPY_BYTES * len(array) // max(1, array.nbytes))
+            with paths[name].open("ab") if folder else nullcontext() as file:
+                for start in range(0, len(array), step):
+                    data = array[start : start + step].tobytes()
+                    digests[name].update(data)
+                    if file is not None:
+                        file.write(data)
+            counts[name] += len(array)
+    opened: dict[str, OpenArray] = {}
+    for name, first in firsts.items():
+        content, dtype = digest_of(digests[name]), first.dtype.name
+        if folder is None:
+            opened[name] = _described(without_bfloat16(first), "", "C", content, dtype)
+        else:
+            _write_header(paths[name], first, counts[name])
+            opened[name] = _opened(paths[name], f"array {name!r}", content, dtype)
+    return opened
+
+
+def _write_header(path: LocalPath, first: AnyArray, num_rows: int) -> None:
+    """Write the header of rows like those of an array; its length does not depend on their number."""
+    descr, shape = without_bfloat16(first).dtype.str, (num_rows, *first.shape[1:])
+    with path.open("r+b" if num_rows else "wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": descr, "fortran_order": False, "shape": shape})
 
 
 def _in_memory(where: str, array: object) -> AnyArray:
     """Return values as an array, or raise InputError if NumPy would make an array of other values."""
     if isinstance(array, np.ma.MaskedArray):
         raise InputError(f"{where}: is masked, which records cannot store; use array.filled(VALUE)")
-    if isinstance(array, (list, tuple)) and any(
-        isinstance(each, (str, bytes, os.PathLike)) for each in array
-    ):
+    if isinstance(array, (list, tuple)):
         raise InputError(
-            f"{where}: is a list of paths, text or bytes, but must be an array or one .npy file; give its "
-            "parts as chunks, prep.Arrays({'NAME': numpy.load(path, mmap_mode='r')} for path in paths), "
-            "text as numpy.array(...), and encoded images to prep.Examples(...)"
+            f"{where}: is a list; give numpy.array(...) of it, parts of an array as chunks, prep.Arrays({{"
+            "'NAME': numpy.load(path, mmap_mode='r')} for path in paths), and lists of different lengths, "
+            "or of encoded images, to prep.Examples(...)"
         )
-    try:
-        found: AnyArray = np.asarray(array)
-    except ValueError as error:
-        raise InputError(
-            f"{where}: is not an array: {error}; prep.Examples(...) takes lists of any length"
-        ) from None
+    found: AnyArray = np.asarray(array)
     _check_type(where, found.dtype, found.shape)
     return found
-
-
-@dataclass
-class _Copy:
-    """A copy of an array, chunk by chunk: an .npy file, or without a path only its description."""
-
-    first: AnyArray
-    path: LocalPath | None
-    num_rows: int = 0
-    digest: hashlib._Hash = field(default_factory=HASH)
-
-    def __post_init__(self) -> None:
-        if self.path is not None:
-            self.path.touch()
-            self._write_header(self.path)
-
-    def _write_header(self, path: Path) -> None:
-        shape = (self.num_rows, *self.first.shape[1:])
-        header = {"descr": without_bfloat16(self.first).dtype.str, "fortran_order": False, "shape": shape}
-        with path.open("r+b") as file:
-            # its length does not depend on the number of rows
-            np.lib.format.write_array_header_1_0(file, header)
-
-    def append(self, where: str, array: AnyArray) -> None:
-        if (array.dtype, array.shape[1:]) != (self.first.dtype, self.first.shape[1:]):
-            like = f"{self.first.dtype} {self.first.shape[1:]}"
-            raise InputError(
-                f"{where} holds {array.dtype} {array.shape[1:]} per example, the first one {like}"
-            )
-        if self.path is not None:
-            self.path.parent.require_space(array.nbytes, "the copy of the arrays")
-        # a few rows at a time: the array may be mapped, and larger than memory
-        step = max(1, _COPY_BYTES * len(array) // max(1, array.nbytes))
-        with nullcontext() if self.path is None else self.path.open("ab") as file:
-            for start in range(0, len(array), step):
-                data = array[start : start + step].tobytes()
-                self.digest.update(data)
-                if file is not None:
-                    file.write(data)
-        self.num_rows += len(array)
-
-    def opened(self, where: str) -> OpenArray:
-        content, dtype = digest_of(self.digest), self.first.dtype.name
-        if self.path is None:
-            return _described(without_bfloat16(self.first), "", "C", content, dtype)
-        self._write_header(self.path)
-        return _opened(self.path, where, content, dtype)

@@ -38,23 +38,18 @@ from tfshards.prep.sources.roles import (
     check_effect,
     check_roles,
     flag,
-    listed_columns,
-    meant,
     resolve_roles,
     unknown_column,
 )
 from tfshards.prep.sources.staged import Rows, stage
 from tfshards.prep.sources.staged_reader import StagedReader
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
-from tfshards.schemas.pixels import likely_images, pixel_images
 from tfshards.schemas.schema import ITEM_SIZES, KINDS, RAW_PIXELS, UNCOMMON_DTYPES
 from tfshards.schemas.storage import LocalPath
 
 _BY_NAME = {role: role for role in ("label", "split", "key")}
 ArrayRole: TypeAlias = Literal["label", "split", "key", "list", "image", "value", "drop"]
 _ROLES = get_args(ArrayRole)
-# Names of arrays that often hold classes.
-_LIKE_LABELS = ("labels", "y")
 _TEXTS_AT_ONCE = 1 << 16
 
 
@@ -94,10 +89,7 @@ class Arrays(Source):
 
     def __post_init__(self) -> None:
         if isinstance(self.arrays, np.ndarray):
-            raise OptionsError(
-                "arrays= is one array, which has no name; give {'NAME': array}, or for an array a with "
-                "fields {name: a[name] for name in a.dtype.names}"
-            )
+            raise OptionsError("arrays= is one array, which has no name; give {'NAME': array}")
         if isinstance(self.arrays, (Mapping, Sequence)) and not self.arrays:
             raise OptionsError("arrays= is empty; give at least one array")
         check_roles(self.roles)
@@ -176,9 +168,8 @@ def _named_files(arguments: Sequence[str]) -> dict[str, str | Member]:
             raise OptionsError(f"{argument}: must be NAME=FILE.npy, FILE.npy or FILE.npz")
         if repeated := sorted({*files} & {*found}):
             raise OptionsError(
-                f"{argument}: two arrays are named {repeated[0]!r}; name them with NAME=FILE.npy, or from "
-                f"Python give parts of one array as chunks: prep.Arrays({{{repeated[0]!r}: numpy.load(path, "
-                "mmap_mode='r')} for path in paths)"
+                f"{argument}: two arrays are named {repeated[0]!r}; name them with NAME=FILE.npy, or give "
+                "the parts of one array as chunks, from Python"
             )
         files |= found
     return files
@@ -274,20 +265,10 @@ def _rows(
         elif role not in ("split", "key", "drop"):
             features.append(_feature(name, parts[0], role))
             values |= {name: _texts(name, parts)} if parts[0].is_text else {}
-            stored = features[-1]
-            is_class = (stored.is_text or stored.wire == "int64") and not stored.shape
-            if name in _LIKE_LABELS and name not in roles and "label" not in special and is_class:
-                remedy = f"{flag(name, 'label')} makes its values classes"
-                warnings.append(f"the array {name!r} is stored as it is; {remedy}")
     if not features:
         raise InputError("no array is left to store")
     if group_by is not None and group_by not in arrays:
-        known = listed_columns(arrays) + meant(group_by, arrays)
-        raise InputError(f"group_by={group_by!r} is no array; the arrays are {known}")
-    likely = likely_images(features)
-    if likely and not pixel_images(features):
-        remedy = f"{flag('NAME', 'image')} names those that are"
-        warnings.append(f"the arrays {' and '.join(map(repr, likely))} may be images; {remedy}")
+        raise unknown_column(group_by, [*arrays], "group_by: the source")
     return Rows(
         num_rows=sum(counts.values()),
         features=features,

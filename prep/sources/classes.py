@@ -24,25 +24,15 @@ _ESCAPE = re.compile(r"\\(?:[\\tnr]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U00(?:0[0-9a
 _ESCAPED = re.compile(rf"(?:[^\\]|{_ESCAPE.pattern})*", re.DOTALL)
 
 
-def _check_class_names(names: Sequence[str]) -> None:
-    """Raise OptionsError unless the names are one or more different strings."""
-    if isinstance(names, (str, bytes)) or not all(isinstance(name, str) for name in names):
-        raise OptionsError(f"class_names={names!r} must be a list of strings, in label order")
-    if not names:
-        raise OptionsError("class_names= is empty; leave it out to use the class names in the data")
-    for name in repeated(names):
-        raise OptionsError(f"class_names= contains {name!r} twice; give each class once")
-
-
 # Class names as an option: a file of them, a dataset that has them, or the names in label order.
 ClassNames: TypeAlias = str | os.PathLike[str] | Sequence[str] | None
 
 
 def given_class_names(given: ClassNames) -> Sequence[str] | None:
     """Return the names that an option gives, after their check."""
+    if given is not None and not given:
+        raise OptionsError("class_names= is empty; leave it out to use the class names in the data")
     if isinstance(given, (str, os.PathLike)):
-        if not os.fspath(given):
-            raise OptionsError("class_names= is empty; leave it out to use the class names in the data")
         path = any_path(given)
         if not path.exists():
             raise InputError(
@@ -50,8 +40,9 @@ def given_class_names(given: ClassNames) -> Sequence[str] | None:
                 "or a dataset that has them"
             )
         return class_names_of(given) if path.is_dir() else read_class_names(given)
-    if given is not None:
-        _check_class_names(given)
+    wrong = [] if given is None else [each for each in given if not isinstance(each, str)] or repeated(given)
+    if wrong or isinstance(given, bytes):
+        raise OptionsError(f"class_names={given!r} must be different strings, in label order")
     return given
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -200,11 +199,10 @@ def plain_values(name: str, flat: pa.ChunkedArray) -> pa.ChunkedArray:
         return flat.cast(TEXT)
     if pa.types.is_null(kind):
         raise _unstorable(name, "has no values, so that their type is not known")
-    if pa.types.is_duration(kind):
-        cast = f"table[{name!r}].cast('int64'), for example in a column {name + '_' + kind.unit!r}"
-        raise _unstorable(name, f"holds durations, {kind}, whose unit would be lost; store integers: {cast}")
+    # durations would lose their unit
+    has_text = (pa.types.is_temporal(kind) or pa.types.is_decimal(kind)) and not pa.types.is_duration(kind)
     try:
-        if pa.types.is_temporal(kind) or pa.types.is_decimal(kind):
+        if has_text:
             return flat.cast(pa.large_string()).cast(TEXT)
     except pa.ArrowException:
         # an unknown time zone
@@ -285,7 +283,6 @@ def _as_float32(name: str, flat: pa.ChunkedArray) -> pa.ChunkedArray:
     return short
 
 
-_INDEX = re.compile("__index_level_[0-9]+__")
 # The fields of Hugging Face's Image.
 _IMAGE_FIELDS = ({"bytes", "path"}, {"bytes"})
 
@@ -296,12 +293,11 @@ def flattened(table: pa.Table) -> pa.Table:
     So is each field of a list of structs, as a list. Text of any type becomes large strings, bytes become
     ``TEXT``, lists of any type large lists, and dictionaries their values. A struct of the bytes and the path
     of an image stays one column. A missing struct is one whose fields are missing, and a missing list is
-    empty. An index of pandas that has no name, as rows have that a filter left, is left out.
+    empty.
     """
     pairs = [
         pair
         for name, column in zip(table.column_names, table.columns, strict=True)
-        if not _INDEX.fullmatch(name)
         for pair in _flat(name, column)
     ]
     return pa.table([column for _, column in pairs], [name for name, _ in pairs])

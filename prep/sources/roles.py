@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import PurePath
 from typing import Literal, TypeAlias, get_args
 
@@ -44,7 +43,6 @@ IMAGE_ROLES = ("image", "mask")
 USUAL = {"file_name": "image", "image": "image", "label": "label", "split": "split", "key": "key"}
 # The roles that only one column may have.
 _SINGLE = ("label", "split", "key")
-_FILE_NAME = "_file_name"
 # Names of the sides of a box, in lower case and without underscores.
 _SIDES = (
     ("xmin", "ymin", "xmax", "ymax"),
@@ -62,9 +60,7 @@ def check_roles(roles: object) -> None:
     for name, role in pairs:
         if not isinstance(name, str) or role not in ROLES:
             what = f"roles={role!r}" if name is None else f"the column {name!r} has the role {role!r}"
-            close = get_close_matches(str(role), ROLES, n=1)
-            hint = f"was {close[0]!r} meant? {flag(name, close[0])}; " if close and name else ""
-            raise OptionsError(f"{what}; {hint}roles maps each column to one of {', '.join(ROLES)}")
+            raise OptionsError(f"{what}; roles maps each column to one of {', '.join(ROLES)}")
     for role in _SINGLE:
         names = [name for name, each in pairs if each == role]
         if len(names) > 1:
@@ -106,11 +102,6 @@ def resolve_roles(
             given |= dict.fromkeys(fields, role)
         elif name in names:
             given[name] = role
-        elif fields:
-            raise InputError(
-                f"{where}: the column {name!r} has the fields {listed_columns(fields)}, which cannot all be "
-                f"{role}; name a field, such as {flag(fields[0], role)}"
-            )
         else:
             raise unknown_column(name, names, where)
     taken = {role for name, role in given.items() if role in _SINGLE}
@@ -158,14 +149,7 @@ def check_no_repeats(names: Iterable[str], where: object) -> None:
 
 def unknown_column(name: str, names: Sequence[str], where: str) -> InputError:
     """Return the error for a column that does not exist."""
-    known = listed_columns(names) + meant(name, names)
-    return InputError(f"{where} has no column {name!r}; its columns are {known}")
-
-
-def meant(name: str, names: Iterable[str]) -> str:
-    """Return the end of a message that names the most similar name, or an empty text."""
-    close = get_close_matches(name, [*names], n=1)
-    return f"; was {close[0]!r} meant?" if close else ""
+    return InputError(f"{where} has no column {name!r}; its columns are {listed_columns(names)}")
 
 
 def listed_columns(names: Iterable[str]) -> str:
@@ -184,7 +168,7 @@ def feature_name(column: str, role: str) -> str:
         return column
     if is_template(column):
         return role
-    return "image" if column == "file_name" else column.removesuffix(_FILE_NAME) or column
+    return "image" if column == "file_name" else column.removesuffix("_file_name") or column
 
 
 def features_of(names: Sequence[str], roles: Mapping[str, str], where: str) -> dict[str, str]:
@@ -215,7 +199,7 @@ def features_of(names: Sequence[str], roles: Mapping[str, str], where: str) -> d
     return features
 
 
-def check_undeclared(name: str, values: Iterable[object], where: str, *, is_list: bool = False) -> None:
+def check_undeclared(name: str, values: Iterable[object], where: str) -> None:
     """Raise InputError if a column without a role evidently holds images.
 
     Images are encoded bytes, pictures of Pillow, structs of bytes and path, paths, and text that ends in the
@@ -225,34 +209,24 @@ def check_undeclared(name: str, values: Iterable[object], where: str, *, is_list
         name: the column.
         values: values of it, or a sample.
         where: the source, for messages.
-        is_list: whether they are items of lists, of which no image is made.
     """
     for value in values:
-        what = _image_in(value)
-        if what:
-            how = f"{flag(name, 'image')} or {flag(name, 'mask')} takes them as images"
-            if is_list:
-                how = "make a column of each image of a row"
+        if _is_image(value):
             raise InputError(
-                f"{where}: the column {name!r} seems to hold images, such as {what}; {how}, "
+                f"{where}: the column {name!r} seems to hold images, such as {one_line(repr(value))[:_SHOWN]}"
+                f"; {flag(name, 'image')} or {flag(name, 'mask')} takes them as images, one in each row, "
                 f"{flag(name, 'value')} stores them as they are"
             )
 
 
-def _image_in(value: object) -> str | None:
-    """Return how a message shows an image, or None for other values."""
+def _is_image(value: object) -> bool:
     if isinstance(value, Mapping):
-        return "structs of bytes and path" if {*value} == {"bytes", "path"} else None
-    if type(value).__module__.startswith("PIL."):
-        return "pictures of Pillow"
-    if is_encoded(value):
-        return "encoded bytes"
-    if not isinstance(value, (str, bytes, PurePath)):
-        return None
+        return {*value} == {"bytes", "path"}
+    if is_encoded(value) or isinstance(value, PurePath) or type(value).__module__.startswith("PIL."):
+        return True
     # text need not be a path
-    path = value if isinstance(value, bytes) else str(value).encode("utf-8", "backslashreplace")
-    is_path = isinstance(value, PurePath) or os.path.splitext(path)[1].lower() in SUFFIXES
-    return repr(one_line(os.fsdecode(path[:_SHOWN]))) if is_path else None
+    path = value.encode("utf-8", "backslashreplace") if isinstance(value, str) else value
+    return isinstance(path, bytes) and os.path.splitext(path)[1].lower() in SUFFIXES
 
 
 def check_undeclared_boxes(features: Iterable[Feature], where: str) -> None:
@@ -265,32 +239,20 @@ def check_undeclared_boxes(features: Iterable[Feature], where: str) -> None:
         features: features of the columns without a role.
         where: the source, for messages.
     """
-    numbers: dict[str, str] = {}
-    for feature in features:
-        name = feature.name
-        if _seems_boxes(feature):
-            raise InputError(
-                f"{where}: the column {name!r} seems to hold boxes; {flag(name, 'xywh')} or another of "
-                f"{', '.join(BOX_ORDERS)}, with {NORMALIZED} for fractions, takes them as boxes; "
-                f"{flag(name, 'value')} stores the numbers as they are"
-            )
-        if feature.is_numeric and not feature.shape:
-            numbers[name.lower().replace("_", "")] = name
-    for sides in _SIDES:
-        if numbers.keys() >= {*sides}:
-            names = [numbers[side] for side in sides]
-            line = (
-                f"give them as one list, in pandas: frame['bbox'] = frame[{names}].values.tolist(); "
-                f"frame = frame.drop(columns={names})"
-            )
-            raise InputError(
-                f"{where}: the columns {', '.join(names)} seem to hold the sides of boxes; {line}; declare "
-                f"{flag('bbox', 'xyxy')}, or xyxy{NORMALIZED} for fractions; {flag(names[0], 'value')} "
-                "stores the numbers as they are"
-            )
-
-
-def _seems_boxes(feature: Feature) -> bool:
-    """Return whether a feature has four numbers, or rows of four, and is named like boxes."""
-    has_numbers = feature.is_numeric and feature.dtype.startswith(("int", "uint", "float"))
-    return has_numbers and feature.shape in ((4,), (None, 4)) and "box" in feature.name.lower()
+    numbers = [
+        each for each in features if each.is_numeric and each.dtype.startswith(("int", "uint", "float"))
+    ]
+    boxes = [
+        [each.name] for each in numbers if each.shape in ((4,), (None, 4)) and "box" in each.name.lower()
+    ]
+    by_name = {each.name.lower().replace("_", ""): each.name for each in numbers if not each.shape}
+    boxes += [[by_name[side] for side in sides] for sides in _SIDES if by_name.keys() >= {*sides}]
+    for names in boxes:
+        how = f"{flag(names[0], 'xywh')} or another of {', '.join(BOX_ORDERS)} takes them as boxes"
+        if len(names) > 1:
+            lists = f"frame['bbox'] = frame[{names}].values.tolist()"
+            how = f"make them lists, in pandas {lists}, with {flag('bbox', 'xyxy')}"
+        raise InputError(
+            f"{where}: {', '.join(map(repr, names))} may be boxes; {how}, {NORMALIZED} after it for "
+            f"fractions; {flag(names[0], 'value')} stores the numbers as they are"
+        )

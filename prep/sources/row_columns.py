@@ -23,7 +23,6 @@ from tfshards.prep.sources.features import (
     fields_of,
     flattened,
     is_image_struct,
-    is_list_type,
     lacking,
     sampled,
     shown,
@@ -36,8 +35,6 @@ from tfshards.prep.sources.roles import (
     IMAGE_ROLES,
     check_no_repeats,
     check_undeclared,
-    listed_columns,
-    meant,
     unknown_column,
 )
 from tfshards.prep.sources.staged import Spill
@@ -45,7 +42,7 @@ from tfshards.schemas import Feature, InputError
 
 # What a column of structs of images holds, for messages.
 _IMAGE_STRUCTS = [{"bytes": None, "path": None}]
-# What may follow a name in a template of paths.
+# What may follow a name of integers in a template of paths.
 _DIGITS = re.compile(r"(0?[0-9]{1,2}d?)?")
 # Type of text in tables that ``flattened`` returns; that of bytes is TEXT.
 STRING = pa.large_string()
@@ -197,7 +194,7 @@ def read_columns(
             if column.role is None and name not in unchecked:
                 flat = unlisted(values)[0]
                 items = _IMAGE_STRUCTS if is_image_struct(flat.type) else sampled(flat)
-                check_undeclared(name, items, read.where, is_list=is_list_type(values.type))
+                check_undeclared(name, items, read.where)
         if encoded:
             if spill is None:
                 spill = Spill(folder, [Feature(name, "bytes", "bytes", (None,)) for name in encoded])
@@ -231,10 +228,11 @@ def _template_paths(table: pa.Table, template: str, where: str) -> list[bytes]:
             raise unknown_column(name, table.column_names, where)
         column, digits = table[name], digits or ""
         is_integer = pa.types.is_integer(column.type)
-        is_plain = not conversion and _DIGITS.fullmatch(digits) and (is_integer or not digits)
-        if not is_plain or not (is_integer or column.type in (TEXT, STRING)):
-            kind = shown(column.type)
-            why = f"{name!r} holds {kind}; braces name text, or integers with digits, as {{id:06d}}"
+        is_plain = _DIGITS.fullmatch(digits) if is_integer else column.type in (TEXT, STRING) and not digits
+        if conversion or not is_plain:
+            why = (
+                f"{name!r} holds {shown(column.type)}; braces name text, or integers with digits, {{id:06d}}"
+            )
             raise _invalid(template, why)
         values = (column if is_integer else column.cast(TEXT)).to_pylist()
         if count := sum(value in (None, b"") for value in values):
@@ -279,6 +277,5 @@ def row_groups(by: str, columns: Sequence[SourceColumn], files: Mapping[str, Ima
         return groups_of(by, _texts(real or path for real, path in pairs))
     by_name = {column.name: column for column in columns}
     if by not in by_name:
-        known = listed_columns(sorted(by_name)) + meant(by, by_name)
-        raise InputError(f"group_by={by!r} is not a column; the columns are {known}")
+        raise unknown_column(by, sorted(by_name), "group_by: the source")
     return groups_of(by, by_name[by].values)

@@ -234,7 +234,15 @@ class _StagedFiles:
 
     def of_arrays(self, feature: Feature, files: Sequence[ArrayFile], numbers: IntArray) -> Sequence[Values]:
         """Return the values of rows in files of arrays, as the encoder takes them."""
-        rows = self._array(files[0], numbers) if len(files) == 1 else self._joined_rows(files, numbers)
+        starts = np.cumsum([0, *(file.num_rows for file in files)])
+        places = np.searchsorted(starts, numbers, side="right") - 1
+        # of arrays that follow each other, whose byte orders may differ
+        parts = [
+            self._array(files[index], numbers[places == index] - starts[index])
+            for index in np.unique(places).tolist()
+        ]
+        # from the order of the files to that of the numbers
+        rows: AnyArray = np.concatenate(parts)[np.argsort(np.argsort(places, kind="stable"))]
         if feature.is_raw:
             data = raw_bytes(rows)
             step = feature.num_bytes
@@ -243,18 +251,6 @@ class _StagedFiles:
             rows = from_bits(rows)
         values: Sequence[Values] = (rows.reshape(len(rows), -1) if feature.shape else rows).tolist()
         return values
-
-    def _joined_rows(self, files: Sequence[ArrayFile], numbers: IntArray) -> AnyArray:
-        """Return a copy of rows of arrays that follow each other, whose byte orders may differ."""
-        starts = np.cumsum([0, *(file.num_rows for file in files)])
-        places = np.searchsorted(starts, numbers, side="right") - 1
-        parts = [
-            self._array(files[index], numbers[places == index] - starts[index])
-            for index in np.unique(places).tolist()
-        ]
-        # from the order of the files to that of the numbers
-        rows: AnyArray = np.concatenate(parts)[np.argsort(np.argsort(places, kind="stable"))]
-        return rows
 
     def _array(self, file: ArrayFile, numbers: IntArray) -> AnyArray:
         """Return a copy of rows, or raise InputError if a file of the user has changed meanwhile."""
@@ -272,8 +268,17 @@ class _StagedFiles:
         return rows
 
     def spilled(self, numbers: IntArray) -> list[dict[str, Decoded]]:
-        """Return the values of some rows that are in other files, by feature, as lists."""
-        return _spilled_values(self._folder, self.values("origin", numbers))
+        """Return the values of some rows that are in other files, by feature, as lists.
+
+        Raises:
+            InputError: they cannot be read, or are damaged.
+        """
+        folder, origins = self._folder, self.values("origin", numbers)
+        # one open file at a time: there are as many files as bundles; of objects only what is needed
+        files = groupby(sorted(origins), key=lambda origin: origin[:NAME_BYTES])
+        parts = ([*of_file] for _, of_file in files) if not folder.is_far else ([each] for each in origins)
+        found = dict(chain.from_iterable(folder.each(partial(_read_spilled, folder), parts)))
+        return [decode_example(found[origin]) for origin in origins]
 
 
 def spill_path(folder: AnyPath, origin: bytes) -> AnyPath:
@@ -281,29 +286,12 @@ def spill_path(folder: AnyPath, origin: bytes) -> AnyPath:
     return folder / f"{origin[:NAME_BYTES].hex()}.spill"
 
 
-def _spilled_values(folder: AnyPath, origins: Sequence[bytes]) -> list[dict[str, Decoded]]:
-    """Return the values at these origins by feature, as lists.
-
-    Raises:
-        InputError: they cannot be read, or are damaged.
-    """
-    # one open file at a time: there are as many files as bundles; of objects only what is needed
-    files = groupby(sorted(origins), key=lambda origin: origin[:NAME_BYTES])
-    parts = ([*of_file] for _, of_file in files) if not folder.is_far else ([origin] for origin in origins)
-    read = partial(_read_spilled, folder)
-    found = dict(chain.from_iterable(folder.each(read, parts)))
-    return [decode_example(found[origin]) for origin in origins]
-
-
 def _read_spilled(folder: AnyPath, origins: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
     """Return origins in one file, each with the example there."""
     path, numbers = spill_path(folder, origins[0]), [NUMBERS.unpack(each[NAME_BYTES:]) for each in origins]
+    ranges = [(offset, offset + length) for offset, length, _ in numbers]
     try:
-        if path.is_far:
-            data = [path.read_range(offset, offset + length) for offset, length, _ in numbers]
-        else:
-            with path.open_regular(buffering=0) as file:
-                data = [os.pread(file.fileno(), length, offset) for offset, length, _ in numbers]
+        data = [path.read_range(*each) for each in ranges] if path.is_far else [*path.read_ranges(ranges)]
     except OSError as error:
         raise InputError(
             f"{path}: cannot be read: {error.strerror}; let no other build write to the dataset, and mount "

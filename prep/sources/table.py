@@ -20,7 +20,7 @@ import pyarrow.parquet
 
 from tfshards.prep.imaging.formats import METADATA_NAMES
 from tfshards.prep.sources.classes import usual_split
-from tfshards.prep.sources.features import classes_in, flattened, shown
+from tfshards.prep.sources.features import classes_in, flattened
 from tfshards.prep.sources.fetching import Boundary, unreadable
 from tfshards.prep.sources.patterns import key_pattern
 from tfshards.prep.sources.roles import check_no_repeats
@@ -33,7 +33,6 @@ from tfshards.prep.sources.text_tables import (
     typed,
 )
 from tfshards.schemas import InputError, OptionsError
-from tfshards.schemas.errors import listed
 from tfshards.schemas.storage import AnyPath, LocalPath, any_path
 
 SUFFIXES = (".csv", ".tsv", *JSON_SUFFIXES, ".parquet")
@@ -45,7 +44,6 @@ _NO_TABLE = (
 _SHARD = re.compile(r"(?P<split>.+?)-(?P<index>[0-9]+)-of-(?P<count>[0-9]+)(-[0-9a-f]+)?")
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _SPLIT = "split"
-_SHOWN = 30
 _COPY_BYTES = 1 << 20
 # Rows of a Parquet file that are read at a time: about as many bytes, and at most as many rows.
 _BATCH_BYTES, _BATCH_ROWS = 8 << 20, 1 << 16
@@ -153,7 +151,7 @@ def read_table(path: str | os.PathLike[str], dropped: Collection[str], *, follow
         root=_real(where if where.is_dir() else paths[0].parent),
         where=str(where),
         class_names=class_names,
-        warnings=(*_missing_parts(paths), *lines, *warnings),
+        warnings=(*lines, *warnings),
         # by convention the folder belongs to its metadata
         owns_root=where.name in METADATA_NAMES,
         unread=tuple(name for name in names if name in dropped),
@@ -166,7 +164,7 @@ def _real(folder: AnyPath) -> bytes:
 
 def _columns_of_names(
     folder: AnyPath, paths: Sequence[AnyPath], names: Collection[str]
-) -> tuple[dict[str, pa.Array], list[str]]:
+) -> tuple[dict[str, pa.ChunkedArray], list[str]]:
     """Return the columns that the names of folders and files give, with a value a file, and warnings.
 
     Folders ``NAME=VALUE`` below that of the source, or at the end of its path, are columns. The names of
@@ -197,10 +195,10 @@ def _columns_of_names(
                 "the files to build with a pattern"
             )
         found[_SPLIT] = splits
-    columns, warnings = dict[str, pa.Array](), list[str]()
+    columns, warnings = dict[str, pa.ChunkedArray](), list[str]()
     for name, values in found.items():
         texts = pa.array(["" if value == _NO_VALUE else value for value in values], pa.large_string())
-        columns[name], lines = typed(name, texts)
+        columns[name], lines = typed(name, pa.chunked_array([texts]))
         warnings += lines
     return columns, warnings
 
@@ -219,24 +217,12 @@ def _find(path: AnyPath) -> tuple[AnyPath, list[AnyPath]]:
             raise OptionsError(f"{path}: {_NO_TABLE}")
         return path.parent, [path]
     metadata = [name for name in METADATA_NAMES if (path / name).is_file()]
-    if len(metadata) == 1:
-        return path, [path / metadata[0]]
-    names = [*path.sizes_below()]
-    below = [PurePosixPath(name) for name in names]
-    deeper = sorted(
-        str(each.parent) for each in below if each.name in METADATA_NAMES and len(each.parts) == 2
-    )
-    if metadata:
+    if len(metadata) > 1:
         raise InputError(f"{path} must hold one of {', '.join(METADATA_NAMES)}; name the file of the table")
-    if deeper:
-        raise InputError(
-            f"{path} holds metadata in the folders {listed(deeper, _SHOWN)}; build each of them as a "
-            "dataset, and make these the splits of one with 'tfshards merge --as-splits'"
-        )
-    paths = _of_one_suffix(path, [path / name for name in names if "/." not in f"/{name}"])
-    for line in _missing_parts(paths):
-        pattern = shlex.quote(str(path / f"*{paths[0].suffix}"))
-        raise InputError(f"{path}: {line}; add the files, or name those to build by a pattern, as {pattern}")
+    if metadata:
+        return path, [path / metadata[0]]
+    paths = _of_one_suffix(path, [path / name for name in path.sizes_below() if "/." not in f"/{name}"])
+    _check_no_missing(path, paths)
     return path, paths
 
 
@@ -252,17 +238,18 @@ def _of_one_suffix(path: AnyPath, found: Sequence[AnyPath]) -> list[AnyPath]:
     return tables
 
 
-def _missing_parts(paths: Sequence[AnyPath]) -> list[str]:
-    """Return a line for each series of files, such as ``train-*-of-00002``, of which files are missing."""
+def _check_no_missing(root: AnyPath, paths: Sequence[AnyPath]) -> None:
+    """Raise InputError if files of a series, such as ``train-*-of-00002``, are missing."""
     series: dict[tuple[AnyPath, str, str], set[int]] = {}
     for path in paths:
         if shard := _SHARD.fullmatch(path.stem):
             series.setdefault((path.parent, shard["split"], shard["count"]), set()).add(int(shard["index"]))
-    return [
-        f"{int(count) - len(indices):,} of the {int(count):,} files {folder}/{split}-*-of-{count} missing"
-        for (folder, split, count), indices in series.items()
-        if len(indices) < int(count)
-    ]
+    for (folder, split, count), indices in series.items():
+        if len(indices) < int(count):
+            raise InputError(
+                f"{root}: {int(count) - len(indices):,} of the files {folder}/{split}-*-of-{count} are "
+                f"missing; add them, or name those to build by a pattern, as {root}/*{paths[0].suffix}"
+            )
 
 
 def _split_of(path: AnyPath) -> str:
@@ -293,12 +280,13 @@ def _parquet_schema(
             )
         check_same_columns(path, flat.names, paths[0], names)
         for name, kind in types.items():
-            types[name] = _joined(kind, flat.field(name).type)
-            if types[name] is None:
-                kinds = f"{shown(kind)} in one, and {shown(flat.field(name).type)} in the other"
+            pair = [pa.schema([(name, each)]) for each in (kind, flat.field(name).type)]
+            try:
+                types[name] = pa.unify_schemas(pair, promote_options="default").field(0).type
+            except pa.ArrowException as error:
                 raise InputError(
-                    f"{paths[0]} and {path}: column {name!r} is {kinds}; save it with one type in all files"
-                )
+                    f"{paths[0]} and {path}: {first_line(error)}; save {name!r} with one type in all files"
+                ) from None
     return names, lengths, types, class_names
 
 
@@ -332,12 +320,3 @@ def _parquet(path: AnyPath) -> Iterator[pa.parquet.ParquetFile]:
         raise unreadable(path, error) from None
     except pa.ArrowException as error:
         raise InputError(f"{path}: cannot be read: {first_line(error)}") from None
-
-
-def _joined(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """Return the type that holds the values of both types of ``flattened``, or None; null joins any."""
-    try:
-        schemas = [pa.schema([("", kind)]) for kind in (one, other)]
-        return pa.unify_schemas(schemas, promote_options="default").field(0).type
-    except pa.ArrowException:
-        return None

@@ -14,7 +14,6 @@ import pyarrow as pa
 from tfshards.prep.imaging.coordinates import Outside, Reference
 from tfshards.prep.imaging.options import ImageOptions, changed_images, recorded_images
 from tfshards.prep.option import changed_options, check_choices, recorded_options
-from tfshards.prep.progress.lines import report_line
 from tfshards.prep.sources.base import Source
 from tfshards.prep.sources.classes import ClassNames, given_class_names, repeated
 from tfshards.prep.sources.features import (
@@ -26,13 +25,7 @@ from tfshards.prep.sources.features import (
 )
 from tfshards.prep.sources.image_paths import ImageFiles, check_found, stat_images, unmentioned
 from tfshards.prep.sources.kinds import check_num_inputs
-from tfshards.prep.sources.labels import (
-    NUMBERS_IN_TEXT,
-    check_no_lists_in_text,
-    key_column,
-    label_column,
-    split_names,
-)
+from tfshards.prep.sources.labels import key_column, label_column, split_names
 from tfshards.prep.sources.pictures import ImageRules, check_mask_depth, image_feature
 from tfshards.prep.sources.roles import (
     IMAGE_ROLES,
@@ -41,9 +34,7 @@ from tfshards.prep.sources.roles import (
     check_roles,
     check_undeclared_boxes,
     features_of,
-    flag,
     is_template,
-    listed_columns,
     resolve_roles,
 )
 from tfshards.prep.sources.row_columns import (
@@ -110,7 +101,7 @@ class RowSource(Source):
     follow_links: bool = False
     outside_boxes: Outside = "reject"
     boxes_in: Reference | None = None
-    _only: frozenset[str] | None = field(default=None, repr=False)
+    _is_appended: bool = field(default=False, repr=False)
 
     # Name of the kind of source, and its options that manifests record.
     kind: ClassVar[str]
@@ -129,7 +120,7 @@ class RowSource(Source):
         given_class_names(self.class_names)
 
     @classmethod
-    def from_recorded(cls, options: Mapping[str, Any], inputs: Sequence[str], schema: Schema) -> RowSource:
+    def from_recorded(cls, options: Mapping[str, Any], inputs: Sequence[str], _: Schema) -> RowSource:
         """Return a source with the options of a build from the paths of its inputs."""
         check_num_inputs(inputs, 2, "one table or annotation file, and at most one folder of images")
         return cls(
@@ -138,7 +129,7 @@ class RowSource(Source):
             recorded_images(options),
             root=inputs[1] if len(inputs) == 2 else None,
             **recorded_options((*cls.RECORDED, "follow_links"), options),
-            _only=frozenset(schema.names),
+            _is_appended=True,
         )
 
     @abstractmethod
@@ -206,22 +197,13 @@ class RowSource(Source):
             for class_name in repeated(of_column):
                 raise InputError(f"{read.where}: column {name!r} has two classes {class_name!r}; rename one")
         declared = self.roles
-        if self._only is not None:
+        if self._is_appended:
             # what the dataset dropped, or what named its splits or keys, need not be in rows for it
             declared = {
                 name: role for name, role in declared.items() if name in kinds or role not in _NOT_STORED
             }
         roles = resolve_roles([*kinds, *read.unread], declared, read.where, read.roles)
         features = features_of([*kinds], roles, read.where)
-        if self._only is not None:
-            known = {*declared, *(name for name, role in roles.items() if role == "drop")}
-            left = [name for name in kinds if name not in known and features.get(name) not in self._only]
-            if left:
-                report_line(
-                    f"columns left out because the dataset does not have them: {listed_columns(left)}"
-                )
-            roles |= dict.fromkeys(left, "drop")
-            features = {name: feature for name, feature in features.items() if name not in left}
         columns = [
             SourceColumn(name, roles.get(name), features.get(name, ""), kinds.get(name, STRING))
             for name in dict.fromkeys([*features, *roles])
@@ -275,9 +257,6 @@ class RowSource(Source):
         if any(column.is_image for column in columns):
             undeclared = [column for column in columns if column.role is None]
             check_undeclared_boxes((stored[each.feature].feature for each in undeclared), read.where)
-            for column in undeclared:
-                if column.kind == STRING:
-                    check_no_lists_in_text(column.name, column.values, NUMBERS_IN_TEXT, "")
         return stored
 
     def _warnings(
@@ -288,10 +267,6 @@ class RowSource(Source):
         paths = {path for column in columns if column.is_image for path in column.paths}
         if read.owns_root and paths:
             yield from unmentioned(read.root, paths, follow_links=self.follow_links)
-        named = [each.name for each in columns if each.feature and each.name in read.class_names]
-        for name in named if _of_role(columns, "label") is None else ():
-            how = f"{flag(name, 'label')} stores them"
-            yield f"the column {name!r} has class names, which are not stored; {how}"
 
 
 def _of_role(columns: Sequence[SourceColumn], role: str) -> SourceColumn | None:

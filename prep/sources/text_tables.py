@@ -8,7 +8,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain, islice
@@ -35,17 +35,10 @@ _LONGEST = 64 << 20
 _BATCH_ROWS = 256
 # Levels of lists and objects in a line of JSON.
 _DEEPEST = 64
-_INTEGER = re.compile("0|-?[1-9][0-9]{0,18}")
-# A number, though perhaps not as Python writes it.
-_NUMBER = r"^-?[0-9]+(\.[0-9]+)?$"
 _INTEGERS = range(-(1 << 63), 1 << 63)
-# Numbers of at most 15 digits, which float64 holds, as Python writes them; it writes 0.00001 as 1e-05.
-_PLAIN = (
-    r"^(?:-?(?:0\.0|0\.0{0,3}[1-9](?:[0-9]{0,9}[1-9])?|[1-9][0-9]{0,6}\.(?:[0-9]{0,6}[1-9]|0))"
-    r"|-?[1-9][0-9]{0,14}|0)$"
-)
-_TRUTH = pa.array(["false", "true"], pa.large_string())
-_SHOWN, _LOOKED_AT = 60, 64
+# Values of a column that are parsed at a time.
+_PARSED = 1 << 16
+_LOOKED_AT = 64
 # What a byte becomes that is not UTF-8.
 _LONE = re.compile("[\udc80-\udcff]")
 _LINES_OF_JSON = "JSON Lines have one object per line, without commas between them"
@@ -96,7 +89,7 @@ def read_text_tables(
         raise InputError(f"{where}: some rows have none of the columns {known}; remove them")
     warnings: list[str] = []
     for number, name in enumerate(table.column_names if not is_json else ()):
-        column, of_column = typed(name, table[name].combine_chunks())
+        column, of_column = typed(name, table[name])
         table = table.set_column(number, name, column)
         warnings += of_column
     return table, [*names], lengths, warnings
@@ -155,7 +148,7 @@ def _csv_rows(path: AnyPath) -> Iterator[list[str]]:
         for row in filter(None, reader):
             if not names:
                 names = row
-                _check_header(path, names, delimiter)
+                _check_header(path, names)
             if len(row) != len(names):
                 where = f"{path}:{reader.line_num}"
                 raise InputError(f"{where}: {len(row)} values, but the header has {len(names)} columns")
@@ -165,18 +158,16 @@ def _csv_rows(path: AnyPath) -> Iterator[list[str]]:
         raise InputError(f"{path}:{reader.line_num}: {error}{hint}") from None
 
 
-def _check_header(path: AnyPath, names: Sequence[str], delimiter: str) -> None:
+def _check_header(path: AnyPath, names: Sequence[str]) -> None:
     check_no_repeats(names, path)
     for name in names:
         if os.path.splitext(to_bytes(name))[1].lower() in SUFFIXES:
             raise InputError(f"the first row names an image, {name!r}; add a header of column names")
     # names may hold these marks, too
-    mark = next((mark for mark in ";|\t," if mark != delimiter and mark in names[0]), None)
-    if mark and len(names) == 1:
+    for mark in {*";|\t,"} & {*names[0]} if len(names) == 1 else ():
         raise InputError(
-            f"{path}: {mark!r} seems to separate the values, as in the header {names[0][:_SHOWN]!r}; "
-            "tfshards reads commas in .csv files and tabs in .tsv files; before the build, write such a "
-            f"file with pandas: pd.read_csv({str(path)!r}, sep={mark!r}).to_csv('commas.csv', index=False)"
+            f"{path}: {mark!r} seems to separate the values; .csv files need commas and .tsv files tabs: "
+            f"pandas.read_csv({str(path)!r}, sep={mark!r}).to_csv('commas.csv', index=False)"
         )
 
 
@@ -189,63 +180,54 @@ def check_same_columns(
         raise InputError(f"{lacks} has no column {name!r}, which {has} has; build them as two datasets")
 
 
-def typed(name: str, texts: pa.Array) -> tuple[pa.Array, list[str]]:
-    """Return the values of a column of text, and a warning if numbers in it are kept as text.
+def typed(name: str, texts: pa.ChunkedArray) -> tuple[pa.ChunkedArray, list[str]]:
+    """Return the values of a column of text, and a warning if it holds numbers, but is kept as text.
 
     A column is int64 or float64 only if each number would be written back as it is by Python's ``str`` or
     ``repr``, and bool only if each is ``true`` or ``false``. An empty text is null, except among texts.
     """
-    is_given = pc.not_equal(texts, "")
-    given = texts.filter(is_given)
-    if not len(given):
+    if not pc.any(pc.not_equal(texts, "")).as_py():
         return texts, []
-    found = pc.if_else(is_given, texts, pa.scalar(None, texts.type))
-    if pc.all(pc.is_in(given, _TRUTH)).as_py():
-        return pc.equal(found, "true"), []
-    if pc.all(pc.is_in(pc.utf8_lower(given), _TRUTH)).as_py():
-        line = f"column {name!r} is stored as text, since only true and false in lower case are truth values"
-        return texts, [line]
-    first = given[0].as_py()
-    # a cast that fails takes long
-    with suppress(pa.ArrowInvalid):
-        integers = found.cast(pa.int64()) if _INTEGER.fullmatch(first) else None
-        # whatever Arrow takes for an integer, this holds only for what str writes
-        if integers is not None and integers.cast(texts.type).equals(found):
-            return integers, []
-    try:
-        # most columns of text begin with a text
-        float(first)
-        if pc.all(pc.match_substring_regex(given, _PLAIN)).as_py():
-            return found.cast(pa.float64()), []
-        written = given.to_pylist()
-        numbers = [*map(float, written)]
-    except ValueError:
-        return texts, _strays(name, given)
-    # one comparison, because most columns have no integers among fractions
-    if written != [*map(repr, numbers)] or not all(map(math.isfinite, numbers)):
-        odd = [text for text, number in zip(written, numbers, strict=True) if not _is_exact(text, number)]
-        if odd:
-            line = f"column {name!r} is stored as text, since {min(odd)!r} would not be written back as it is"
-            return texts, [line]
-    return pc.replace_with_mask(pa.nulls(len(texts), pa.float64()), is_given, pa.array(numbers)), []
+    for parse, kind in _TYPES:
+        try:
+            return _parsed(texts, parse, kind), []
+        except (KeyError, ValueError) as error:
+            fault = error
+    with suppress(ValueError):
+        _parsed(texts, float, pa.float64())
+        return texts, [f"column {name!r} is stored as text, since {fault} would not be written back as it is"]
+    return texts, []
 
 
-def _strays(name: str, given: pa.Array) -> list[str]:
-    """Return a warning if at most a tenth of the texts are no numbers."""
-    if not re.match(_NUMBER, given[0].as_py()):
-        # most columns of text begin with one, and need no look at the others
-        return []
-    others = given.filter(pc.invert(pc.match_substring_regex(given, _NUMBER)))
-    if 10 * len(others) > len(given):
-        return []
-    return [f"column {name!r} is stored as text, since {others[0].as_py()!r} is no number"]
+def _parsed(texts: pa.ChunkedArray, parse: Callable[[str], object], kind: pa.DataType) -> pa.ChunkedArray:
+    """Return what each text that is not empty is parsed as, or raise KeyError or ValueError."""
+    slices = (texts.slice(start, _PARSED).to_pylist() for start in range(0, len(texts), _PARSED))
+    return pa.chunked_array(
+        [pa.array([parse(text) if text else None for text in part], kind) for part in slices], kind
+    )
 
 
-def _is_exact(text: str, number: float) -> bool:
-    """Return whether a text is a finite number as Python writes it, or an integer that is not rounded."""
-    if _INTEGER.fullmatch(text):
-        return int(text) in _INTEGERS and int(text) == number
-    return repr(number) == text and math.isfinite(number)
+def _integer(text: str) -> int:
+    number = int(text)
+    if str(number) != text or number not in _INTEGERS:
+        raise ValueError
+    return number
+
+
+def _number(text: str) -> float:
+    """Return a finite number as Python writes it, or an integer that is not rounded."""
+    number = float(text)
+    with suppress(ValueError):
+        if (repr(number) == text and math.isfinite(number)) or _integer(text) == number:
+            return number
+    raise ValueError(repr(text))
+
+
+_TYPES = (
+    ({"true": True, "false": False}.__getitem__, pa.bool_()),
+    (_integer, pa.int64()),
+    (_number, pa.float64()),
+)
 
 
 def _json_batches(path: AnyPath) -> Iterator[_Batch]:
@@ -253,14 +235,8 @@ def _json_batches(path: AnyPath) -> Iterator[_Batch]:
     rows = _json_rows(path)
     while batch := [*islice(rows, _BATCH_ROWS)]:
         lines, objects = zip(*batch, strict=True)
-        names = {*map(tuple, objects)}
-        if len(names) == 1:
-            # mostly, and much faster
-            values = zip(*map(dict.values, objects), strict=True)
-            yield lines, dict(zip(names.pop(), values, strict=True))
-        else:
-            every = dict.fromkeys(chain.from_iterable(objects))
-            yield lines, {name: [row.get(name) for row in objects] for name in every}
+        names = dict.fromkeys(chain.from_iterable(objects))
+        yield lines, {name: [row.get(name) for row in objects] for name in names}
 
 
 def _json_rows(path: AnyPath) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -89,7 +89,7 @@ FORMS = [
     row("a number that is kept as text is reported", {"in.csv": "id,x\n007,1\n8,2\n"}, table(),
         stored(by_row(id=["007", "8"], x=np.array([1, 2])), warns=("'id'",))),
     row("a stray text among numbers", {"in.csv": "n\n" + "\n".join(map(str, range(10))) + "\nx\n"},
-        table(), stored(by_row(n=[*map(str, range(10)), "x"]), warns=("'x' is no number",))),
+        table(), stored(by_row(n=[*map(str, range(10)), "x"]))),
     row("more lines than ten", {"in.csv": "x\n" + "".join(f"{n * n}\n" for n in range(12))}, table(),
         stored(by_row(x=np.arange(12) ** 2))),
     row("json of nested values", {JSONL: [{"x": 1, "meta": {"date": "2020-01-02", "place": {"lat": 0.5}},
@@ -321,8 +321,8 @@ IMAGES = [
         stored({"train": {"a.png": {"image": 0, "left": 1}, "b.png": {"image": 1,
         "left": 0}}})),
     row("rows of one image", listed("b.png,0", "a.png,1", "b.png,2", head="file_name,x"), table("in"),
-        stored({"train": {"0": {"image": 1, "x": 0}, "1": {"image": 0, "x": 1}, "2": {"image": 1, "x": 2}}},
-        warns=("b.png",))),
+        stored({"train": {"0": {"image": 1, "x": 0}, "1": {"image": 0, "x": 1}, "2": {"image": 1, "x":
+        2}}})),
     row("a template",
         {"in/train/0007.png": 7, "in/train/0003.png": 3, "in/in.csv": "id,label\n7,cat\n3,dog\n"},
         table("in/in.csv", {"train/{id:04d}.png": "image"}), stored({"train": {"train/0007.png": {"image": 7,
@@ -485,10 +485,10 @@ REFUSALS = [
     *(row(f"a role {name}", columns(x=[1]), table(PARQUET, roles), refused(InputError, "its columns are",
         "z")) for name, roles in ROLES.items()),
     *(row(f"a struct as {role}", {PARQUET: {"o": [{"box": [[1, 2, 3, 4]], "n": 1}], "x": [1]}}, table(PARQUET,
-        {"o": role}), refused(InputError, "'o'", "o/box, o/n", f"{{'o/box': {role!r}}}")) for role in
+        {"o": role}), refused(InputError, "'o'", "o/box, o/n")) for role in
         ("xywh", "label", "image", "mask", "list", "split", "key")),
     row("a stream with a struct as boxes", {}, table(stream(o=[{"box": [1, 2, 3, 4]}]), {"o": "xyxy"}),
-        refused(InputError, "roles={'o/box': 'xyxy'}")),
+        refused(InputError, "'o'", "o/box")),
     *(row(f"a stream {name}", {}, table(stream(**values)), refused(InputError,
         "roles={'x': 'drop'}")) for name, values in {"with a missing number":
         {"x": pa.array([1, None])}, "of durations": {"x": pa.array([1], pa.duration("s"))}}.items()),
@@ -497,10 +497,10 @@ REFUSALS = [
     row("a role that does not exist", columns(x=[1]), table(PARQUET, {"x": "picture"}), refused(OptionsError,
         "picture")),
     *(row(f"a role {typo}", columns(x=[1]), table(PARQUET, {"x": typo}), refused(OptionsError,
-          f"{role!r} meant", f"{{'x': {role!r}}}")) for typo, role in {"lable": "label", "imgae": "image",
+          "'x'", typo, role)) for typo, role in {"lable": "label", "imgae": "image",
         "xywh-normalised": "xywh-normalized"}.items()),
     row("group by a typo", columns(x=[1, 2], patient=["a", "b"]), table(PARQUET, splits=HALVES,
-        group_by="patint"), refused(InputError, "is not a column", "'patient' meant")),
+        group_by="patint"), refused(InputError, "'patint'", "patient")),
     row("two columns of one feature", {"in.csv": "image,file_name\n1,a.png\n"}, table(), refused(InputError,
         "image")),
     row("only keys", columns(key=[1]), table(PARQUET), refused(InputError)),
@@ -636,10 +636,11 @@ RARE = [
     row("parts without rows", {f"in/train-0000{n}-of-00002.parquet": {"x": np.array([], int)} for n in (0,
         1)}, table("in"), refused(InputError, "has no rows")),
     *(row(f"named parts {name}", {"in/train-00001-of-00002.parquet": {"x": [1]}}, table(f"in/{name}"),
-        stored(by_row(x=np.array([1])), warns=("train-*-of-00002",))) for name in ("train-*.parquet",
+        stored(by_row(x=np.array([1])))) for name in ("train-*.parquet",
         "train-00001-of-00002.parquet")),
-    row("metadata in the folders of splits", {f"in/{split}/metadata.jsonl": [{"x": 1}] for split in ("train",
-        "test")}, table("in"), refused(InputError, "holds metadata", "test, train")),
+    row("metadata in the folders of splits", {f"in/{split}/{name}": given for split in ("train", "test") for
+        name, given in (("0.png", 0), ("metadata.jsonl", [{"file_name": "0.png"}]))}, table("in"),
+        refused(InputError, "none of the image", "'0.png' in")),
     row("a column called image",
         pictures("a.png", "b.png", **{"in/in.csv": "note,image\nx,b.png\ny,a.png\n"}),
         table("in/in.csv"), stored({"train": {"a.png": {"image": 0, "note": "y"},
@@ -656,7 +657,7 @@ RARE = [
         "lists of numbers": ([[0, 1], [2]], "image paths must be text"), "lists of paths": ([["a.png"]] * 2,
         "image paths must be text")}.items()),
     *(row(f"undeclared {name}", beside(*found), table("in/in.parquet"), refused(InputError,
-        "'x'", "a column of each image" if name == "lists" else "{'x': 'image'}", "{'x': 'value'}"))
+        "'x'", "{'x': 'image'}", "{'x': 'value'}"))
         for name, found in UNDECLARED.items()),
     *(row(f"{name} that are no images", beside(values, has_images), table("in/in.parquet"),
         stored({"train": {f"{'ab'[n]}.png" if has_images else str(n): {"x": value, "n": n} | ({"image": n}
@@ -776,7 +777,7 @@ JOINED = {
     "lists of nothing": (pa.array([[1]]), pa.array([[]], pa.list_(pa.null())), [[1], NONE]),
 }  # fmt: skip
 APART = {
-    "integers and fractions": (pa.array([1]), pa.array([0.5]), ("int64", "float64")),
+    "integers and fractions": (pa.array([1]), pa.array([0.5]), ("int64", "double")),
     "text and bytes": (pa.array(["a"]), pa.array([b"a"]), ("string", "binary")),
     "integers of two sizes": (pa.array([1], pa.int32()), pa.array([1]), ("int32", "int64")),
     "lists and numbers": (pa.array([[1]]), pa.array([1]), ("list", "int64")),
@@ -837,7 +838,7 @@ OTHERS = [
     row("classes 0, 1 and true", {"in.csv": "label\n0\n1\ntrue\n"}, table(), stored(by_row(label=["0", "1",
         "true"]), "0", "1", "true")),
     *(row(f"durations in {unit}", columns(x=[1], t=pa.array([1], pa.duration(unit))), table(PARQUET),
-        refused(InputError, "'t'", f"duration[{unit}]", "cast")) for unit in ("s", "ms", "us", "ns")),
+        refused(InputError, "'t'", f"duration[{unit}]")) for unit in ("s", "ms", "us", "ns")),
     row("a tensor of Arrow", {}, table(stream(x=[1, 2], t=pa.FixedShapeTensorArray.from_numpy_ndarray(
         np.arange(8).reshape(2, 2, 2)))), refused(InputError, "'t'", "tensor")),
     row("lists of durations", columns(x=[1], t=lists_of([[1]], pa.duration("s"))), table(PARQUET),
@@ -877,7 +878,7 @@ OTHERS = [
         "file_name")),
     row("rows of one image in groups", TWICE, table("in", splits=HALVES, group_by="file_name", shards=1),
         stored({"a": {"0": {"image": 1, "x": 0}, "2": {"image": 1, "x": 2}}, "b": {"1": {"image": 0, "x": 1},
-        "3": {"image": 0, "x": 3}}}, warns=("b.png",))),
+        "3": {"image": 0, "x": 3}}})),
     *(row(f"{code} in {name}", {name: content.encode(code)}, table(name), refused(InputError, "UTF-16"
         if "16" in code else "UTF", "UTF-8")) for name, content in (("in.csv", "a,label\n1,x\n"), (JSONL,
         '{"a": 1}\n'), (TSV, "a\tb\n1\t2\n")) for code in ENCODINGS),
@@ -934,7 +935,7 @@ OTHERS = [
     row("two labels", columns(x=[1], y=[2]), table(PARQUET, {"x": "label", "y": "label"}),
         refused(OptionsError, "'x'", "'y'")),
     row("a column that is meant", columns(breed=["a"]), table(PARQUET, {"bread": "label"}),
-        refused(InputError, "its columns are", "'breed' meant")),
+        refused(InputError, "its columns are breed")),
     row("a stream", {}, table(stream(x=[1, 2], label=["b", "a"])), stored(by_row(x=np.array([1, 2]),
         label=["b", "a"]), "a", "b")),
     row("a stream of images", {}, table(stream(image=INSIDE, n=[1, 2])), stored({"train": {"x/3.png":

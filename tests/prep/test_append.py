@@ -82,14 +82,6 @@ def test_datasets_whose_build_is_not_known_are_refused(tmp_path):
         append(tmp_path / "one" / "photos", tmp_path / "files")
 
 
-def test_columns_that_the_dataset_lacks_are_left_out_and_listed(tmp_path, log):
-    write(tmp_path / "t.csv", b"text,size\na,1\nb,2")
-    build(Table(tmp_path / "t.csv"), tmp_path / "out")
-    write(tmp_path / "t.csv", b"text,size,split,more\na,1,x,x\nb,2,x,x\nc,3,x,x")
-    assert logged(append, log.append)(tmp_path / "t.csv", tmp_path / "out").num_examples == 3
-    assert log[0].endswith(": split, more")
-
-
 def test_links_out_of_the_folder_are_followed_as_the_build_did(tmp_path):
     inputs = [tmp_path / "table.csv", tmp_path / "images"]
     for follows in (False, True):

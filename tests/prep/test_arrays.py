@@ -4,7 +4,6 @@ tests/conformance/test_arrays.py has what each array becomes, and which files ar
 """
 
 import os
-import re
 import shutil
 import tracemalloc
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from tests.pictures import image_file
 from tfshards import prep
 from tfshards.prep import Arrays, append
 from tfshards.prep.sources.base import Row
-from tfshards.schemas import InputError, OptionsError, read_manifest
+from tfshards.schemas import InputError, read_manifest
 
 
 @pytest.fixture
@@ -53,29 +52,6 @@ def test_a_file_with_other_values_is_not_up_to_date(tmp_path, quiet_build):
     os.replace(tmp_path / "1.npy", tmp_path / "0.npy")
     with raises(InputError, "holds a dataset with", code="dataset-differs"):
         quiet_build(Arrays({"x": tmp_path / "0.npy"}), tmp_path / "out")
-
-
-@pytest.mark.parametrize("arrays", [["x=x-0.npy", "x=x-1.npy"], {"x": ["x-0.npy", "x-1.npy"]}])
-def test_parts_of_an_array_are_refused_with_the_line_that_builds_them(
-    arrays, tmp_path, quiet_build, monkeypatch, stage
-):
-    monkeypatch.chdir(tmp_path)
-    paths = ["x-0.npy", "x-1.npy"]
-    for number, path in enumerate(paths):
-        np.save(path, np.arange(2) + 2 * number)
-    with pytest.raises((InputError, OptionsError)) as error:
-        stage(Arrays(arrays))
-    line = re.search(r"prep\.(Arrays\(.+? for path in paths\))", str(error.value))[1]
-    assert quiet_build(eval(line, {"Arrays": Arrays, "numpy": np, "paths": paths}), "out").num_examples == 4
-
-
-@pytest.mark.parametrize("types", [[("number", "<i4"), ("box", "<f4", (2, 2))], ",".join(["u1"] * 6)])
-def test_an_array_with_fields_is_refused_with_the_line_that_builds_it(types, stage):
-    array = np.zeros(4, types)
-    with pytest.raises(InputError) as error:
-        stage(Arrays({"x": array}))
-    expression = str(error.value).partition(": prep.Arrays(")[2].removesuffix(")")
-    assert set(eval(expression, {"a": array})) == set(array.dtype.names)
 
 
 @contextmanager

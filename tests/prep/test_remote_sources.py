@@ -263,15 +263,6 @@ def test_a_table_in_a_store_gives_the_dataset_of_its_copy(name, photos, upload, 
     check_same(Table(photos if whole else path), Table(url if whole else f"{url}/{name}"), tmp_path, contents)
 
 
-def test_only_the_wanted_objects_of_a_folder_are_asked_for(photos, upload, tmp_path, contents, monkeypatch):
-    monkeypatch.setattr("tfshards.prep.sources.image_paths._LEAST_LISTED", 3)
-    monkeypatch.setattr("tfshards.prep.sources.image_paths._LISTED_PER_IMAGE", 0)
-    rows = [f"{name},{'ab'[number % 2]}" for number, name in enumerate(NAMES)]
-    write_text(photos / "metadata.csv", "file_name,label", *rows)
-    remote = Table(f"{upload(photos)}/metadata.csv")
-    check_same(Table(photos / "metadata.csv"), remote, tmp_path, contents)
-
-
 def test_the_images_of_a_local_table_may_be_in_a_store(photos, upload, tmp_path, contents):
     table = write_text(tmp_path / "t.csv", "image,n", *(f"{name[4:]},1" for name in NAMES[:-1]))
     url = upload(photos)

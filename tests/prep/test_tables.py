@@ -4,7 +4,6 @@ tests/conformance/test_tables.py has what the values of each table become, and w
 """
 
 import pickle
-import re
 
 import numpy as np
 import pandas as pd
@@ -22,10 +21,6 @@ from tfshards.schemas import InputError, read_manifest
 ROW = {"path": "a.png", "edge": "m.png", "bbox": [0, 0, 4, 4], "eye": [1, 2, 1], "kind": "cat", "part": "val"}
 GIVEN = ["image", "mask", "xywh", "xyv", "label", "split", "drop"]
 ROLES = dict(zip([*ROW, "note"], GIVEN, strict=True))
-
-
-def csv(folder, *lines: str):
-    return write_text(folder / "metadata.csv", *lines)
 
 
 def test_plan_and_info_print_the_role_of_each_column(tmp_path, capsys):
@@ -55,21 +50,6 @@ def test_the_size_of_a_pickled_reader_does_not_depend_on_its_rows(tmp_path):
         sizes.append(len(pickle.dumps(reader)))
     assert sizes[1] <= sizes[0] + 20
     assert sizes[1] < 4_000
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "mark"),
-    [("it's.csv", "a\tb\n1\t2\n", "\t"), ("a.csv", "w;h\n1,5;2,5\n", ";"), ("a.tsv", "a;b\n1;2\n", ";")],
-)
-def test_other_separators_are_refused_with_the_line_that_converts_them(
-    name, content, mark, tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / name).write_text(content)
-    with raises(InputError, "to_csv('commas.csv', index=False", repr(mark)) as raised:
-        Table(tmp_path / name).stage(tmp_path)
-    eval(re.search(r"pd\.read_csv.*", str(raised.value))[0], {"pd": pd})
-    assert len(plan(Table("commas.csv"), "out").listing.schema.names) == 3
 
 
 def test_a_line_that_is_too_long_is_reported(tmp_path, monkeypatch):
@@ -106,18 +86,6 @@ def test_images_in_a_table_are_read_in_parts(tmp_path, quiet_build):
     assert pa.default_memory_pool().max_memory() <= max(before, 48 << 20)
 
 
-@pytest.mark.parametrize("as_file", [False, True])
-def test_an_index_of_pandas_without_a_name_is_not_stored(as_file, tmp_path):
-    frame = pd.DataFrame({"label": [*"abab"], "age": [31.0, 2.0, None, 4.0]}).dropna(subset=["age"])
-    named = frame.set_index(pd.Index([7, 9, 0], name="id"))
-    for rows, features in ((frame, {"label", "age", "key"}), (named, {"label", "age", "id", "key"})):
-        source = rows
-        if as_file:
-            source = tmp_path / "rows.parquet"
-            rows.to_parquet(source)
-        assert {*plan(Table(source), tmp_path / "out").listing.schema.names} == features
-
-
 @pytest.mark.parametrize(
     "source",
     [pd.Series([1, 2], name="x"), pd.DataFrame({"x": [1, "a"]}), pd.DataFrame({"x": [np.zeros((2, 2))]})],
@@ -126,19 +94,6 @@ def test_an_index_of_pandas_without_a_name_is_not_stored(as_file, tmp_path):
 def test_what_arrow_cannot_read_as_a_table_is_refused(source, tmp_path):
     with raises(InputError, "is not a table that Arrow can read"):
         plan(Table(source), tmp_path / "out")
-
-
-LISTS = ["[1, 2, 3, 4]", "[0, 0, 2, 2]"]
-
-
-def test_lists_in_text_next_to_images_are_no_boxes(tmp_path):
-    for name in "ab":
-        (tmp_path / f"{name}.png").write_bytes(encoded(1))
-    lines = [f'{name}.png,"{value}"' for name, value in zip("ab", LISTS, strict=True)]
-    path = csv(tmp_path, "file_name,bbox", *lines)
-    with raises(InputError, "'bbox' holds lists as text", "ast.literal_eval", "{'bbox': 'value'}"):
-        plan(Table(path), tmp_path / "out")
-    assert plan(Table(path, {"bbox": "value"}), tmp_path / "out").listing.schema["bbox"].dtype == "bytes"
 
 
 # Annotations stay with their images through every verb
