@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -283,6 +284,7 @@ def _as_float32(name: str, flat: pa.ChunkedArray) -> pa.ChunkedArray:
     return short
 
 
+_INDEX = re.compile("__index_level_[0-9]+__")
 # The fields of Hugging Face's Image.
 _IMAGE_FIELDS = ({"bytes", "path"}, {"bytes"})
 
@@ -293,11 +295,12 @@ def flattened(table: pa.Table) -> pa.Table:
     So is each field of a list of structs, as a list. Text of any type becomes large strings, bytes become
     ``TEXT``, lists of any type large lists, and dictionaries their values. A struct of the bytes and the path
     of an image stays one column. A missing struct is one whose fields are missing, and a missing list is
-    empty.
+    empty. An index of pandas that has no name, as rows have that a filter left, is left out.
     """
     pairs = [
         pair
         for name, column in zip(table.column_names, table.columns, strict=True)
+        if not _INDEX.fullmatch(name)
         for pair in _flat(name, column)
     ]
     return pa.table([column for _, column in pairs], [name for name, _ in pairs])

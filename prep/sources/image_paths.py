@@ -7,8 +7,10 @@ import os
 import posixpath
 import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -21,10 +23,13 @@ from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import listed
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.storage import AnyPath, any_path
-from tfshards.schemas.storage.reader import in_flight, stamp_of
+from tfshards.schemas.storage.reader import Status, in_flight, stamp_of
 from tfshards.schemas.storage.stores import SCHEMES
 
 _STORE_URL = re.compile(f"({'|'.join(SCHEMES)})://".encode(), re.IGNORECASE)
+# A page of a listing takes as long as so many requests, which are made at the same time.
+_LISTED_PER_IMAGE = 32
+_LEAST_LISTED = 2000
 _SHOWN, _SHOWN_CHARACTERS = 3, 100
 # Size and stamp.
 _Status: TypeAlias = "tuple[int, int]"
@@ -85,10 +90,10 @@ def stat_images(
                 names[row], status = _local(root, path)
                 real[row] = inside.check(os.path.join(root, names[row]), to_text(path))
         found.append(status)
-    objects = [*dict.fromkeys(remote.values())]
-    statuses = dict(zip(objects, in_flight(_remote_status, objects), strict=True))
-    for row, where in remote.items():
-        found[row] = statuses[where]
+    if remote:
+        statuses = _remote_statuses([*remote.values()])
+        for row, status in zip(remote, statuses, strict=True):
+            found[row] = status
     sizes, stamps = np.array(found, np.int64).reshape(-1, 2).T
     return ImageFiles(paths, names, sizes, stamps, real)
 
@@ -167,11 +172,37 @@ def _local(root: bytes, path: bytes) -> tuple[bytes, _Status]:
     return in_any_form(path, existing) or (path, _MISSING)
 
 
+def _remote_statuses(paths: Sequence[AnyPath]) -> list[_Status]:
+    """Return the size and the stamp of each object.
+
+    The folder of all of them is listed, but not much further than there are objects to find in it. Each one
+    that is not found by then takes a request.
+    """
+    texts = [str(path) for path in paths]
+    # the folder that holds all of them, cut at a slash; "s3:/" if they are in several buckets
+    above = os.path.commonprefix([min(texts), max(texts)]).rpartition("/")[0]  # noqa: RUF071
+    folder = any_path(above) if above.count("/") > 1 else None
+    found: dict[AnyPath, _Status] = {}
+    try:
+        if folder is not None:
+            most = max(_LEAST_LISTED, _LISTED_PER_IMAGE * len(paths))
+            wanted = {*paths}
+            # a key that cannot be named may be in the folder: then each image is asked for
+            with suppress(OSError):
+                listing: Iterator[tuple[AnyPath, Status]] = folder.files_below()
+                for path, status in islice(listing, most):
+                    if path in wanted:
+                        found[path] = (status.st_size, stamp_of(status))
+        left = [path for path in dict.fromkeys(paths) if path not in found]
+        found.update(zip(left, in_flight(_remote_status, left), strict=True))
+    except OSError as error:
+        raise unreadable(folder or paths[0], error) from None
+    return [found[path] for path in paths]
+
+
 def _remote_status(path: AnyPath) -> _Status:
     try:
         status = path.stat()
     except FileNotFoundError:
         return _MISSING
-    except OSError as error:
-        raise unreadable(path, error) from None
     return status.st_size, stamp_of(status)

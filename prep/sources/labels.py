@@ -32,8 +32,9 @@ from tfshards.schemas.names import name_fault
 
 _MAX_SPLITS = 100
 _LARGEST = (1 << 63) - 1
-# A list, or an object, as text.
+# A list, or an object, as text; and a list of numbers.
 _JSON = re.compile(rb"\s*(\[.*\]|\{.*\})\s*", re.DOTALL)
+NUMBERS_IN_TEXT = re.compile(rb"\s*[\[(][\[\](), ]*-?\.?[0-9][-+0-9eE., \[\]()]*[\])]\s*")
 _SHOWN = 60
 
 
@@ -101,19 +102,24 @@ def _separated(name: str, column: pa.ChunkedArray, separator: str | None) -> pa.
             raise InputError(f"label_separator={separator!r}: {name!r} is {shown(column.type)}, not text")
         return column
     texts = column.cast(TEXT)
-    found = sampled(texts) if separator is None else []
-    if found and all(map(_JSON.fullmatch, found)):
-        raise InputError(
-            f"column {name!r} holds lists as text, such as {to_text(found[0][:_SHOWN])!r}; make lists of "
-            f"them, in pandas: frame[{name!r}] = frame[{name!r}].map(ast.literal_eval), and build "
-            f"prep.Table(frame); label_separator='' makes each text a class, {flag(name, 'value')} stores it "
-            "as it is"
-        )
+    if separator is None:
+        check_no_lists_in_text(name, texts, _JSON, "label_separator='' makes each a class, ")
     if not separator:
         return texts
     parts = [(text or b"").split(to_bytes(separator)) for text in texts.to_pylist()]
     lists = [[part.strip() for part in each if part.strip()] for each in parts]
     return pa.chunked_array([pa.array(lists, pa.large_list(TEXT))])
+
+
+def check_no_lists_in_text(name: str, column: pa.ChunkedArray, form: re.Pattern[bytes], other: str) -> None:
+    """Raise InputError if a column of text holds lists of a form; ``other`` is another remedy, or empty."""
+    found = sampled(column)
+    if found and all(map(form.fullmatch, found)):
+        raise InputError(
+            f"column {name!r} holds lists as text, such as {to_text(found[0][:_SHOWN])!r}; make lists of "
+            f"them, in pandas: frame[{name!r}] = frame[{name!r}].map(ast.literal_eval), and build "
+            f"prep.Table(frame); {other}{flag(name, 'value')} stores the text as it is"
+        )
 
 
 def _numbers_of_names(

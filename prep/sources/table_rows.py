@@ -25,7 +25,13 @@ from tfshards.prep.sources.features import (
 )
 from tfshards.prep.sources.image_paths import ImageFiles, check_found, stat_images, unmentioned
 from tfshards.prep.sources.kinds import check_num_inputs
-from tfshards.prep.sources.labels import key_column, label_column, split_names
+from tfshards.prep.sources.labels import (
+    NUMBERS_IN_TEXT,
+    check_no_lists_in_text,
+    key_column,
+    label_column,
+    split_names,
+)
 from tfshards.prep.sources.pictures import ImageRules, check_mask_depth, image_feature
 from tfshards.prep.sources.roles import (
     IMAGE_ROLES,
@@ -257,6 +263,9 @@ class RowSource(Source):
         if any(column.is_image for column in columns):
             undeclared = [column for column in columns if column.role is None]
             check_undeclared_boxes((stored[each.feature].feature for each in undeclared), read.where)
+            for column in undeclared:
+                if column.kind == STRING:
+                    check_no_lists_in_text(column.name, column.values, NUMBERS_IN_TEXT, "")
         return stored
 
     def _warnings(

@@ -96,6 +96,23 @@ def test_what_arrow_cannot_read_as_a_table_is_refused(source, tmp_path):
         plan(Table(source), tmp_path / "out")
 
 
+def test_an_index_of_pandas_without_a_name_is_not_stored(tmp_path):
+    frame = pd.DataFrame({"label": [*"abab"], "age": [31.0, 2.0, None, 4.0]}).dropna(subset=["age"])
+    named = frame.set_index(pd.Index([7, 9, 0], name="id"))
+    for rows, features in ((frame, {"label", "age", "key"}), (named, {"label", "age", "id", "key"})):
+        rows.to_parquet(tmp_path / "rows.parquet")
+        for source in (rows, tmp_path / "rows.parquet"):
+            assert {*plan(Table(source), tmp_path / "out").listing.schema.names} == features
+
+
+def test_lists_in_text_next_to_images_are_no_boxes(tmp_path):
+    (tmp_path / "a.png").write_bytes(encoded(1))
+    path = write_text(tmp_path / "metadata.csv", "file_name,bbox", 'a.png,"[1, 2, 3, 4]"')
+    with raises(InputError, "'bbox' holds lists as text", "ast.literal_eval", "{'bbox': 'value'}"):
+        plan(Table(path), tmp_path / "out")
+    assert plan(Table(path, {"bbox": "value"}), tmp_path / "out").listing.schema["bbox"].dtype == "bytes"
+
+
 # Annotations stay with their images through every verb
 
 
