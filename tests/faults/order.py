@@ -128,8 +128,8 @@ FAULTS = [
     (
         "the rows of readers are joined one reader after another",
         "loader/tensors/records.py",
-        "        if feed.group > 1:\n",
-        "        if feed.group > 100:\n",
+        "        if feed.group > 1 and feed.plan.order.lanes:\n",
+        "        if feed.group > 100 and feed.plan.order.lanes:\n",
         LOAD,
     ),
     (

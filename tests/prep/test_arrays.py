@@ -6,6 +6,7 @@ tests/conformance/test_arrays.py has what each array becomes, and which files ar
 import os
 import shutil
 import tracemalloc
+from collections import namedtuple
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,7 +17,6 @@ from tests.errors import raises
 from tests.pictures import image_file
 from tfshards import prep
 from tfshards.prep import Arrays, append
-from tfshards.prep.sources.base import Row
 from tfshards.schemas import InputError, read_manifest
 
 
@@ -62,6 +62,9 @@ def peak_below(num_bytes):
         assert tracemalloc.get_traced_memory()[1] < num_bytes
     finally:
         tracemalloc.stop()
+
+
+Row = namedtuple("Row", "key label size stamp")
 
 
 def rows_of(listing, numbers):
