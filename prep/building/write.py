@@ -103,16 +103,8 @@ class Job(ABC):
         *,
         what: str = "",
         is_balancing: bool = False,
-        space: Callable[[Amount], int] | None = None,
     ) -> dict[ShardId, Amount]:
-        """Write the plans of shards; return the shards that are not finished, with their sizes.
-
-        ``space`` returns the bytes that shards of a size take; None if they may be far smaller than the
-        source.
-
-        Raises:
-            InputError: the file system cannot hold these shards.
-        """
+        """Write the plans of shards; return the shards that are not finished, with their sizes."""
         folder, what = task.folder, what or self.what
         folder.open()
 
@@ -138,8 +130,6 @@ class Job(ABC):
         elif planned:
             examples, num_bytes = _total(missing.values())
             report_line(f"starting {what}: {counted(examples, 'example')}, {size(num_bytes)}, {of}")
-        if space:
-            folder.dataset.require_space(space(_total(missing.values())), "the dataset")
         # their records may be there, but their files may be damaged
         folder.forget(missing)
         return missing
