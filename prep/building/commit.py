@@ -133,8 +133,8 @@ def _is_repaired(job: Job, build: BuildFolder, manifest: Manifest, damage: Seque
 def conclude(job: Job, target: BuildFolder, draft: Draft, state: OutputState, *, overwrite: bool) -> Manifest:
     """Make what was written the dataset, and return its manifest.
 
-    If an earlier build of the same plan has the same content and is sound, that is the dataset, and what was
-    written is removed.
+    If an earlier build of the same plan has the same content, that is the dataset: it is repaired, and what
+    was written is removed.
 
     Raises:
         InputError: inputs have other content than those of a build of the same plan, and ``overwrite`` is
@@ -145,8 +145,8 @@ def conclude(job: Job, target: BuildFolder, draft: Draft, state: OutputState, *,
     for build, twin in _complete_builds(state, job.wanted):
         if twin.build_id != manifest.build_id or (not overwrite and _is_other(state, twin)):
             continue
-        # sound bytes are at hand, which replace damaged ones
-        if not damage_of(state.folder, twin, is_compared=True):
+        damage = damage_of(state.folder, twin, is_compared=True)
+        if not damage or _is_repaired(job, build, twin, damage):
             report_line(f"the content is the same as before (build {twin.build_id})")
             # in this order: what is left if this ends here is written and compared again
             target.remove()
