@@ -81,11 +81,11 @@ def prepare(job: Job, state: OutputState, *, overwrite: bool) -> Manifest | Buil
             damage.append(Problem(f"{build.name}/{MANIFEST_NAME}", OTHER_BYTES))
         if not damage or _is_repaired(job, build, manifest, damage):
             discard_unfinished(state, wanted, keeps_own=False)
-            return commit(build, manifest, state, is_compared=overwrite)
+            return commit(build, manifest, state)
     elif complete:
         report_line(f"inputs may have changed since {state.folder} was built: writing it again")
     discard_unfinished(state, wanted, keeps_own=True)
-    target = state.new_folder(wanted.plan_id, job.stamps)
+    target = state.new_folder(wanted.plan_id)
     target.create(wanted.options, job.stamps)
     if not job.trusts_times:
         # what an earlier run has written may be of inputs that were replaced since
@@ -151,7 +151,7 @@ def conclude(job: Job, target: BuildFolder, draft: Draft, state: OutputState, *,
             # in this order: what is left if this ends here is written and compared again
             target.remove()
             build.create(job.wanted.options, job.stamps)
-            return commit(build, twin, state, is_compared=overwrite)
+            return commit(build, twin, state)
     if not overwrite and job.wanted.is_in(state.manifest) and _is_other(state, manifest):
         raise _of_other_inputs(state, target)
     manifest = finish(target, manifest, files, draft.finished, job)
@@ -239,12 +239,8 @@ def check_readable(text: bytes, path: AnyPath) -> None:
     parse_manifest(text.decode("ascii"), str(path))
 
 
-def commit(
-    build: BuildFolder, manifest: Manifest, state: OutputState, *, is_compared: bool | None = None
-) -> Manifest:
+def commit(build: BuildFolder, manifest: Manifest, state: OutputState) -> Manifest:
     """Make a complete build the dataset, and return its manifest.
-
-    ``is_compared`` says whether the bytes of an existing build were compared, or only sizes.
 
     Raises:
         ChangedError, FileExistsError: another process has written the pointer in a store.
@@ -260,20 +256,13 @@ def commit(
                 f"kept {old.folder}, the previous generation: 'tfshards restore {folder} {old.folder}' makes "
                 f"it the dataset again, 'tfshards prune {folder}' removes it"
             )
-    elif is_compared is not None:
-        report_line(up_to_date(folder, is_compared=is_compared))
+    else:
+        report_line(f"{folder} is up to date")
     build.remove_work()
     # Changes after the last sync may be in any state. That these are removals of no importance does not help
     # where e2fsck (1.47.0) replays fast commits of ext4: it then lost the dataset.
     folder.sync(build.name)
     return manifest
-
-
-def up_to_date(folder: AnyPath, *, is_compared: bool) -> str:
-    """Return the status line about a dataset that is complete; contents are compared, or only sizes."""
-    how = "all bytes" if is_compared else "sizes of its files"
-    see = "" if is_compared else "; 'tfshards verify' compares contents"
-    return f"{folder} is up to date ({how} were compared{see})"
 
 
 def discard_unfinished(state: OutputState, wanted: Wanted, *, keeps_own: bool) -> None:

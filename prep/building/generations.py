@@ -124,8 +124,6 @@ def restore(dataset: str | os.PathLike[str], folder: str) -> Manifest:
                 f"build {folder} of {output} is damaged and cannot be restored: {fault}; choose "
                 "another, which 'tfshards generations' lists"
             )
-        if manifest == state.manifest:
-            report_line(f"{output}: {folder} is the dataset already")
         return commit(complete[folder], manifest, state)
 
 

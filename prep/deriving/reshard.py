@@ -118,7 +118,7 @@ def reshard(
         return None if origin.manifest.name == new.outline.name and made == asked else new
 
     if is_next:
-        return commit_next(folder, derive_next, is_compared=True)
+        return commit_next(folder, derive_next)
     folder = output_folder(dataset, root)
     new = derive(open_origin(root))
     with claimed(folder) as state:

@@ -91,17 +91,6 @@ def test_a_damaged_copy_of_the_manifest_is_written_again(tmp_path, contents):
         assert contents(out) == before
 
 
-def test_a_build_whose_manifest_is_damaged_is_written_again_in_its_folder(tmp_path, contents):
-    out = tmp_path / "data"
-    first = built(out)
-    built(out, shards=3, overwrite=True)
-    before = contents(out)
-    (out / first.folder / "dataset.json").write_bytes(b"{")
-    assert built(out, overwrite=True) == first
-    assert {*contents(out)} == {*before}
-    assert verify(out, deep=True)
-
-
 def test_what_prune_has_left_of_a_build_is_never_written_again(tmp_path):
     out = tmp_path / "data"
     built(out, bitmaps(tmp_path / "photos", 1), shards=4)
