@@ -194,20 +194,20 @@ class SourceBuild(Job):
     def balance(self, folder: BuildFolder) -> dict[ShardId, Amount]:
         """Return the shards of the inputs that are not rejected, except those that are finished."""
         rejects = folder.read_rejects(self.stamps)
-        is_new = rejects is None
+        first = {}
         if rejects is None:
             first = finished_shards(folder, _shards_of(self.plan.layouts))
             rejects = [reject for done in first.values() for reject in done.rejected]
         # the limit holds for inputs that cannot be examples, not for duplicates
         unusable = [reject for reject in rejects if original_of(reject) is None]
         check_rejects(unusable, self.plan, self.options, folder)
-        if is_new:
+        if first:
             rejects += repeated_inputs(self.plan, first, self.options)
             folder.write_rejects(self.stamps, rejects)
             if not rejects:
                 return {}
         plans = self._plans(self._final_layouts(rejects))
-        return self.missing(self.task(folder), plans, is_balancing=is_new)
+        return self.missing(self.task(folder), plans, what="balance after rejects" if rejects else "")
 
     def _final_layouts(self, rejects: Sequence[Reject]) -> Layouts:
         return final_layouts(self.plan, rejects, self.options, may_be_empty=self.may_be_empty)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
@@ -16,9 +15,9 @@ from tfshards.prep.records.dataset_files import file_problems
 from tfshards.prep.sources.staging_folder import staged_folders
 from tfshards.prep.writing.build_folder import BuildFolder
 from tfshards.schemas import InputError, Manifest, read_manifest
-from tfshards.schemas.errors import counted, listed, one_line, size
+from tfshards.schemas.errors import counted, listed, size
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.names import MANIFEST_NAME, RECORD_NAME, WORK_NAME
+from tfshards.schemas.names import MANIFEST_NAME, RECORD_NAME
 from tfshards.schemas.storage import any_path
 
 _SHOWN = 5
@@ -127,23 +126,7 @@ def restore(dataset: str | os.PathLike[str], folder: str) -> Manifest:
         return commit(complete[folder], manifest, state)
 
 
-@dataclass(frozen=True, repr=False)
-class Pruned:
-    """A file, or a folder of unfinished work, that was removed.
-
-    Attributes:
-        path: path relative to the dataset's folder; of a folder it ends with a slash.
-        num_bytes: bytes that became free.
-    """
-
-    path: str
-    num_bytes: int
-
-    def __repr__(self) -> str:
-        return one_line(f"{self.path} ({size(self.num_bytes)})")
-
-
-def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pruned]:
+def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[str]:
     """Remove the files of earlier and unfinished builds.
 
     These are the generations that the dataset has replaced, which cannot be restored afterwards, and
@@ -157,7 +140,7 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
         dry_run: only return what would be removed.
 
     Returns:
-        The files that were removed.
+        The paths of the files in the dataset's folder that were removed.
 
     Raises:
         OptionsError: the path is a URL of a store that is not supported.
@@ -185,30 +168,19 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
         needed = {*state.manifest.data_paths} if state.manifest else set[str]()
         if state.current:
             needed.add(f"{state.current}/{MANIFEST_NAME}")
-        found: list[Pruned] = []
+        found: dict[str, int] = {}
         try:
             for build in state.folders:
                 kept = {plain_name(path) for path in needed if plain_folder(path) == build.name}
-                found += _removed(build, build.remove(kept, dry_run=dry_run))
+                sizes = build.remove(kept, dry_run=dry_run)
+                found |= {f"{build.name}/{name}": sizes[name] for name in sorted(sizes)}
             for path in staged:
-                found.append(Pruned(f"{path.name}/", sum(path.sizes_below().values())))
+                found[f"{path.name}/"] = sum(path.sizes_below().values())
                 if not dry_run:
                     path.delete_tree(RECORD_NAME)
         except OSError as error:
             raise InputError(f"{error.filename}: {error.strerror}") from error
     done = "would remove" if dry_run else "removed"
-    total = f"{counted(len(found), 'file')}, {size(sum(item.num_bytes for item in found))}"
+    total = f"{counted(len(found), 'file')}, {size(sum(found.values()))}"
     report_line(f"{folder}: {done} {total}" if found else f"{folder}: nothing to remove")
-    return found
-
-
-def _removed(build: BuildFolder, sizes: Mapping[str, int]) -> Iterator[Pruned]:
-    """Yield the files of a build that were removed, and its work as one folder."""
-    in_work = [num_bytes for name, num_bytes in sizes.items() if plain_folder(name) == WORK_NAME]
-    yield from (
-        Pruned(f"{build.name}/{name}", sizes[name])
-        for name in sorted(sizes)
-        if plain_folder(name) != WORK_NAME
-    )
-    if in_work:
-        yield Pruned(f"{build.name}/{WORK_NAME}/", sum(in_work))
+    return [*found]

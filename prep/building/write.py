@@ -102,7 +102,6 @@ class Job(ABC):
         plans: Iterable[ShardPlan],
         *,
         what: str = "",
-        is_balancing: bool = False,
     ) -> dict[ShardId, Amount]:
         """Write the plans of shards; return the shards that are not finished, with their sizes."""
         folder, what = task.folder, what or self.what
@@ -123,13 +122,10 @@ class Job(ABC):
         kept = {shard for shard, is_intact in zip(found, are_intact, strict=True) if is_intact}
         missing = {shard: number for shard, (_, number) in planned.items() if shard not in kept}
         of = counted(len(planned), "shard")
-        if is_balancing:
-            report_line(f"balancing after rejects: {len(missing)} of {of} to rewrite")
-        elif kept:
-            report_line(f"resuming the {what}: {len(kept)} of {of} finished")
-        elif planned:
+        if planned:
             examples, num_bytes = _total(missing.values())
-            report_line(f"starting {what}: {counted(examples, 'example')}, {size(num_bytes)}, {of}")
+            left = f"{counted(examples, 'example')}, {size(num_bytes)}"
+            report_line(f"{what}: {len(missing):,} of {of} to write, {left}")
         # their records may be there, but their files may be damaged
         folder.forget(missing)
         return missing
