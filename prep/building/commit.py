@@ -153,7 +153,7 @@ def conclude(job: Job, target: BuildFolder, draft: Draft, state: OutputState, *,
             build.create(job.wanted.options, job.stamps)
             return commit(build, twin, state)
     if not overwrite and job.wanted.is_in(state.manifest) and _is_other(state, manifest):
-        raise _of_other_inputs(state, target)
+        raise _of_other_inputs(state)
     manifest = finish(target, manifest, files, draft.finished, job)
     manifest = commit(target, manifest, state)
     draft.report(manifest)
@@ -174,20 +174,11 @@ def _is_other(state: OutputState, manifest: Manifest) -> bool:
     return state.manifest is not None and state.manifest.build_id != manifest.build_id
 
 
-def _of_other_inputs(state: OutputState, target: BuildFolder | None = None) -> InputError:
-    """Return the error about a build of the dataset's plan, from inputs with other content.
-
-    ``target`` is the folder into which it was written now.
-    """
-    written = (
-        f"; what was written is in {target.root}: with overwrite=True it becomes the dataset, and "
-        f"'tfshards prune {state.folder}' removes it"
-        if target
-        else ""
-    )
+def _of_other_inputs(state: OutputState) -> InputError:
+    """Return the error about a build of the dataset's plan, from inputs with other content."""
     return InputError(
         f"{state.folder} holds a dataset with other inputs: their content has changed; give overwrite=True "
-        f"to replace it, or choose another output{written}",
+        "to replace it, or choose another output",
         code="dataset-differs",
     )
 

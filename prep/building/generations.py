@@ -126,7 +126,7 @@ def restore(dataset: str | os.PathLike[str], folder: str) -> Manifest:
         return commit(complete[folder], manifest, state)
 
 
-def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[str]:
+def prune(dataset: str | os.PathLike[str]) -> list[str]:
     """Remove the files of earlier and unfinished builds.
 
     These are the generations that the dataset has replaced, which cannot be restored afterwards, and
@@ -137,7 +137,6 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[str
 
     Args:
         dataset: folder of a dataset, or of a build that was not committed, or its URL.
-        dry_run: only return what would be removed.
 
     Returns:
         The paths of the files in the dataset's folder that were removed.
@@ -172,15 +171,12 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[str
         try:
             for build in state.folders:
                 kept = {plain_name(path) for path in needed if plain_folder(path) == build.name}
-                sizes = build.remove(kept, dry_run=dry_run)
+                sizes = build.remove(kept)
                 found |= {f"{build.name}/{name}": sizes[name] for name in sorted(sizes)}
             for path in staged:
                 found[f"{path.name}/"] = sum(path.sizes_below().values())
-                if not dry_run:
-                    path.delete_tree(RECORD_NAME)
+                path.delete_tree(RECORD_NAME)
         except OSError as error:
             raise InputError(f"{error.filename}: {error.strerror}") from error
-    done = "would remove" if dry_run else "removed"
-    total = f"{counted(len(found), 'file')}, {size(sum(found.values()))}"
-    report_line(f"{folder}: {done} {total}" if found else f"{folder}: nothing to remove")
+    report_line(f"{folder}: removed {counted(len(found), 'file')}, {size(sum(found.values()))}")
     return [*found]

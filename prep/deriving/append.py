@@ -250,8 +250,8 @@ def _check_rows(reader: Reader, origin: Origin, numbers: IntArray) -> None:
     )
     if len(numbers) and numbers.min() < 0:
         raise fault
-    if listing.labels is not None and made_of(manifest).has("relabeled"):
-        # contents are compared with the labels that the examples have
+    if listing.labels is not None:
+        # contents are compared with the labels that the examples have, perhaps since a relabel
         labels = listing.labels.copy()
         labels[numbers] = labels_of(origin, manifest.shards)
         listing = replace(listing, labels=labels)

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from tfshards.prep.deriving.stored import Origin, Removed, damage_named, labels_
 from tfshards.prep.engines.work import Work, find_run
 from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.planning.plan import label_counts
-from tfshards.prep.progress.lines import report_line, report_warning
+from tfshards.prep.progress.lines import report_line
 from tfshards.prep.sources.classes import quoted
 from tfshards.prep.sources.keys import read_keys, to_bytes, to_text
 from tfshards.prep.writing.build_folder import Reject
@@ -329,7 +330,6 @@ def _derived(origin: Origin, edit: _Edit, run: Callable[[Work], None]) -> Derive
         outlines[name] = Split(
             (), label_counts(edit.labels[start:end][is_kept] if schema.label else None, schema)
         )
-        _warn_of_losses(name, split, splits[name], outlines[name].label_counts)
     removed = sorted(line.decode("ascii") for line in edit.removed)
     inputs = json.dumps([manifest.to_text(), changed.tolist(), edit.labels[changed].tolist(), removed])
     return Derived(
@@ -380,25 +380,14 @@ def _digest(origin: Origin, shard: Shard, records: IntArray, labels: Mapping[int
     return int(examples_digest(lengths, checksums), 16)
 
 
-def _warn_of_losses(name: str, old: Split, new: NewSplit, after: Mapping[str, int]) -> None:
-    """Warn of shards and classes that a split loses."""
-    if len(new.layout) < len(old.shards):
-        report_warning(
-            f"the split {name!r} will have {counted(len(new.layout), 'shard')} instead of "
-            f"{len(old.shards):,}, since a shard without examples is left out"
-        )
-    lost = [label for label, count in old.label_counts.items() if count and after and not after.get(label)]
-    if lost:
-        report_warning(f"the split {name!r} will have no examples of the classes {quoted(lost)}")
-
-
 def _options(origin: Origin, edit: _Edit, num_changed: int) -> dict[str, Json]:
     """Return the options for the manifest, with those of the dataset before its first edit as its origin."""
     made, before = made_of(origin.manifest), dict(origin.manifest.options)
     recorded = origin.to_json()
     recorded["options"] = {name: value for name, value in before.items() if name not in _EDITED}
     is_edited = made.source in ("remove", "relabel") and "appended" not in before
-    counts = {"removed": len(edit.removed), "relabeled": made.count_of("relabeled") + num_changed}
+    relabeled = cast("int", before.get("relabeled", 0)) + num_changed
+    counts = {"removed": len(edit.removed), "relabeled": relabeled}
     return {
         "source": edit.verb,
         **{name: count for name, count in counts.items() if count},

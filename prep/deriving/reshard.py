@@ -257,20 +257,18 @@ def check_same_schema(one: Schema, one_name: str, other: Schema, other_name: str
 
     The order of features does not matter, except where it determines which feature holds the class.
     """
-    both = one, other
-    features = [{repr(feature.name): f"({feature.text})" for feature in schema.features} for schema in both]
-    labels = [{"'label'": repr(schema.label.name)} if schema.label else {} for schema in both]
-    classes = [{str(label): repr(name) for label, name in enumerate(each.class_names)} for each in both]
-    for what, (first, second) in (
-        ("the feature", features),
-        ("the first scalar feature of kind", labels),
-        ("class", classes),
-    ):
-        for name in {**first, **second}:
-            found = first.get(name, "missing"), second.get(name, "missing")
-            if found[0] != found[1]:
-                difference = f"{what} {name} is {found[0]} in {one_name}, and {found[1]} in {other_name}"
-                raise InputError(f"{difference}; build one with the features and class names of the other")
+
+    def parts_of(schema: Schema) -> dict[str, str]:
+        features = {f"the feature {each.name!r}": f"({each.text})" for each in schema.features}
+        classes = {f"class {label}": repr(name) for label, name in enumerate(schema.class_names)}
+        return {**features, "the label": repr(schema.label and schema.label.name), **classes}
+
+    first, second = parts_of(one), parts_of(other)
+    for what in {**first, **second}:
+        found = first.get(what, "missing"), second.get(what, "missing")
+        if found[0] != found[1]:
+            difference = f"{what} is {found[0]} in {one_name}, and {found[1]} in {other_name}"
+            raise InputError(f"{difference}; build one with the features and class names of the other")
 
 
 def joined(parts: Sequence[Manifest], schema: Schema) -> tuple[dict[str, Split], Totals]:

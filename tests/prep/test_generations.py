@@ -70,9 +70,8 @@ def test_prune_removes_no_generation_if_the_manifest_of_the_dataset_is_lost(out)
     (out / "dataset.json").unlink()
     assert manifest.folder == generations(out)[0].folder
     before = sorted(out.rglob("*"))
-    for dry_run in (True, False):
-        with pytest.raises(InputError, match=manifest.folder):
-            prune(out, dry_run=dry_run)
+    with pytest.raises(InputError, match=manifest.folder):
+        prune(out)
     assert sorted(out.rglob("*")) == before
     assert restore(out, manifest.folder) == manifest
     prune(out)
@@ -165,7 +164,6 @@ def test_files_of_the_user_in_the_folder_for_work_stay(tmp_path):
     assert own.read_bytes() == b"mine"
     # prune has left nothing else, and a later build of this plan uses the folder
     assert prune(out) == []
-    assert prune(out, dry_run=True) == []
     log: list[str] = []
     assert logged(built, log.append)(out, overwrite=True) == first
     assert not [line for line in log if "discarding" in line]

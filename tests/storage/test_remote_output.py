@@ -106,9 +106,7 @@ def test_prune_removes_an_unfinished_build(bucket, small_folder, monkeypatch, qu
     out = f"{bucket.url}/data"
     interrupted(monkeypatch, quiet_build, ImageFolder(small_folder), out)
     (folder,) = any_path(out).iterdir()
-    found = prune(out, dry_run=True)
-    assert any(path.startswith(f"{folder.name}/work/") for path in found)
-    assert prune(out) == found
+    assert any(path.startswith(f"{folder.name}/work/") for path in prune(out))
     assert objects(out) == {}
 
 
