@@ -9,11 +9,9 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
 
 import numpy as np
 
-from tfshards.prep.building.made import made_of
 from tfshards.prep.building.output import output_folder
 from tfshards.prep.building.rejects import original_of
 from tfshards.prep.deriving.derive import Derived, commit_next
@@ -38,8 +36,6 @@ from tfshards.schemas.storage.stored import LISTS
 _COLUMNS = ("key", "label")
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
-# Options in which the manifest holds what all edits since the last other verb have done.
-_EDITED = ("removed", "relabeled")
 # Unknown keys that the error about them lists.
 _SHOWN = 100
 
@@ -189,8 +185,7 @@ class _Edit:
     Attributes:
         verb: the verb, ``remove`` or ``relabel``.
         is_removed: shape ``(num_examples,)``, whether each example is removed.
-        is_changed: the same, whether it gets another label.
-        labels: shape ``(num_examples,)``, the label of each example afterwards; 0 if there are no labels.
+        labels: shape ``(num_examples,)``, the label of each example afterwards; None if they stay.
         rejects: the rejected inputs that are left.
         removed: all removed keys.
         new_classes: names that follow those of the classes.
@@ -198,8 +193,7 @@ class _Edit:
 
     verb: str
     is_removed: BoolArray
-    is_changed: BoolArray
-    labels: IntArray
+    labels: IntArray | None
     rejects: Sequence[Reject]
     removed: Removed
     new_classes: Sequence[str] = ()
@@ -225,10 +219,8 @@ def _without(origin: Origin, wanted: Sequence[bytes]) -> _Edit | None:
         return None
     inputs = f" and {counted(len(gone), 'rejected input')}" if gone else ""
     report_line(f"removing {counted(int(is_removed.sum()), 'example')}{inputs} from {origin.root}")
-    labels, left = labels_of(origin, shards), [reject for reject in rejects if reject not in gone]
-    none = np.zeros_like(is_removed)
-    labels = none.astype(np.int64) if labels is None else labels
-    return _Edit("remove", is_removed, none, labels, left, before | {removed_line(key) for key in removed})
+    left = [reject for reject in rejects if reject not in gone]
+    return _Edit("remove", is_removed, None, left, before | {removed_line(key) for key in removed})
 
 
 def _relabeled(origin: Origin, wanted: Mapping[bytes, str], *, new_classes: bool) -> _Edit | None:
@@ -241,8 +233,7 @@ def _relabeled(origin: Origin, wanted: Mapping[bytes, str], *, new_classes: bool
     _check_known(unknown, len(wanted), origin)
     labels = old.copy()
     labels[examples] = np.array([numbers_of[label] for label in wanted.values()], np.int64)
-    is_changed: BoolArray = labels != old
-    num_changed = int(is_changed.sum())
+    num_changed = int((labels != old).sum())
     if num_same := len(examples) - num_changed:
         report_line(f"{counted(num_same, 'example')} with the wanted label already")
     if not num_changed:
@@ -250,8 +241,8 @@ def _relabeled(origin: Origin, wanted: Mapping[bytes, str], *, new_classes: bool
     report_line(f"relabeling {counted(num_changed, 'example')} of {origin.root}")
     if added:
         report_line(f"new classes: {quoted(added)}")
-    none = np.zeros_like(is_changed)
-    return _Edit("relabel", none, is_changed, labels, origin.rejects(), origin.removed(), added)
+    none = np.zeros(len(labels), np.bool_)
+    return _Edit("relabel", none, labels, origin.rejects(), origin.removed(), added)
 
 
 def _check_known(unknown: Sequence[bytes], num_wanted: int, origin: Origin) -> None:
@@ -312,7 +303,11 @@ def _commit(
 
 def _derived(origin: Origin, edit: _Edit, run: Callable[[Work], None]) -> Derived:
     """Return the next generation of a dataset."""
-    manifest, changed = origin.manifest, np.flatnonzero(edit.is_changed)
+    manifest, old = origin.manifest, labels_of(origin, origin.manifest.shards)
+    before = np.zeros(manifest.num_examples, np.int64) if old is None else old
+    labels = before if edit.labels is None else edit.labels
+    is_changed: BoolArray = labels != before
+    changed = np.flatnonzero(is_changed)
     schema = replace(manifest.schema, class_names=(*manifest.schema.class_names, *edit.new_classes))
     splits: dict[str, NewSplit] = {}
     outlines: dict[str, Split] = {}
@@ -326,18 +321,16 @@ def _derived(origin: Origin, edit: _Edit, run: Callable[[Work], None]) -> Derive
                 "be removed, but a split has to keep at least one; build a dataset without this split "
                 "instead"
             )
-        splits[name] = _edited(origin, edit, split, start)
-        outlines[name] = Split(
-            (), label_counts(edit.labels[start:end][is_kept] if schema.label else None, schema)
-        )
+        splits[name] = _edited(origin, split, ~is_kept, is_changed[start:end], labels[start:end])
+        outlines[name] = Split((), label_counts(labels[start:end][is_kept] if schema.label else None, schema))
     removed = sorted(line.decode("ascii") for line in edit.removed)
-    inputs = json.dumps([manifest.to_text(), changed.tolist(), edit.labels[changed].tolist(), removed])
+    inputs = json.dumps([manifest.to_text(), changed.tolist(), labels[changed].tolist(), removed])
     return Derived(
         outline=replace(
             manifest,
             schema=schema,
             splits=outlines,
-            options=_options(origin, edit, len(changed)),
+            options=_options(origin, edit.verb),
             inputs_digest=bytes_digest(inputs.encode("ascii")),
         ),
         origins=[origin],
@@ -350,23 +343,21 @@ def _derived(origin: Origin, edit: _Edit, run: Callable[[Work], None]) -> Derive
     )
 
 
-def _edited(origin: Origin, edit: _Edit, split: Split, start: int) -> NewSplit:
-    """Return a split after an edit; only the records that are removed or changed are read.
-
-    ``start`` is the number of its first example.
-    """
+def _edited(
+    origin: Origin, split: Split, is_gone: BoolArray, is_changed: BoolArray, labels: IntArray
+) -> NewSplit:
+    """Return a split after an edit; only the records that are removed or changed are read."""
     olds: list[OldShard] = []
-    digest, end = int(split.examples_digest, 16), start
+    digest, end = int(split.examples_digest, 16), 0
     for shard in split.shards:
         first, end = end, end + shard.num_examples
-        changed = np.flatnonzero(edit.is_changed[first:end])
-        labels = dict(zip(changed.tolist(), edit.labels[first + changed].tolist(), strict=True))
-        before = np.flatnonzero(edit.is_removed[first:end] | edit.is_changed[first:end])
-        digest += _digest(origin, shard, changed, labels) - _digest(origin, shard, before, {})
-        olds.append(OldShard(0, shard, labels))
-    is_gone, new = edit.is_removed[start:end], whole(olds)
-    new = without(new, is_gone) if is_gone.any() else new
-    return replace(new, digest=f"{digest % (1 << 64):016x}")
+        changed = np.flatnonzero(is_changed[first:end])
+        new = dict(zip(changed.tolist(), labels[first + changed].tolist(), strict=True))
+        before = np.flatnonzero(is_gone[first:end] | is_changed[first:end])
+        digest += _digest(origin, shard, changed, new) - _digest(origin, shard, before, {})
+        olds.append(OldShard(0, shard, new))
+    edited = without(whole(olds), is_gone) if is_gone.any() else whole(olds)
+    return replace(edited, digest=f"{digest % (1 << 64):016x}")
 
 
 def _digest(origin: Origin, shard: Shard, records: IntArray, labels: Mapping[int, int]) -> int:
@@ -380,16 +371,8 @@ def _digest(origin: Origin, shard: Shard, records: IntArray, labels: Mapping[int
     return int(examples_digest(lengths, checksums), 16)
 
 
-def _options(origin: Origin, edit: _Edit, num_changed: int) -> dict[str, Json]:
-    """Return the options for the manifest, with those of the dataset before its first edit as its origin."""
-    made, before = made_of(origin.manifest), dict(origin.manifest.options)
-    recorded = origin.to_json()
-    recorded["options"] = {name: value for name, value in before.items() if name not in _EDITED}
-    is_edited = made.source in ("remove", "relabel") and "appended" not in before
-    relabeled = cast("int", before.get("relabeled", 0)) + num_changed
-    counts = {"removed": len(edit.removed), "relabeled": relabeled}
-    return {
-        "source": edit.verb,
-        **{name: count for name, count in counts.items() if count},
-        "origin": before["origin"] if is_edited else recorded,
-    }
+def _options(origin: Origin, verb: str) -> dict[str, Json]:
+    """Return the options for the manifest, with the dataset before its first edit as its origin."""
+    before = origin.manifest.options
+    is_edited = before.get("source") in ("remove", "relabel") and "appended" not in before
+    return {"source": verb, "origin": before["origin"] if is_edited else origin.to_json()}

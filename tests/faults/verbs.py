@@ -37,8 +37,8 @@ FAULTS = [
     (
         "remove counts the labels of removed examples",
         "prep/deriving/edit.py",
-        "edit.labels[start:end][is_kept]",
-        "edit.labels[start:end]",
+        "label_counts(labels[start:end][is_kept]",
+        "label_counts(labels[start:end]",
         VERBS,
     ),
     (
