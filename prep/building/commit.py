@@ -21,7 +21,6 @@ from tfshards.prep.building.state import (
     Wanted,
     check_replaceable,
     damage_of,
-    differences,
     inspect_output,
     plain_folder,
     plain_name,
@@ -80,12 +79,13 @@ def prepare(job: Job, state: OutputState, *, overwrite: bool) -> Manifest | Buil
         if build.manifest() is None:
             damage.append(Problem(f"{build.name}/{MANIFEST_NAME}", OTHER_BYTES))
         if not damage or _is_repaired(job, build, manifest, damage):
-            discard_unfinished(state, wanted, keeps_own=False)
             return commit(build, manifest, state)
     elif complete:
         report_line(f"inputs may have changed since {state.folder} was built: writing it again")
-    discard_unfinished(state, wanted, keeps_own=True)
     target = state.new_folder(wanted.plan_id)
+    others = [each.name for each in state.folders if state.is_unfinished(each) and each != target]
+    if others and not state.fault:
+        report_line(f"unfinished builds are left, which 'tfshards prune' removes: {', '.join(others)}")
     target.create(wanted.options, job.stamps)
     if not job.trusts_times:
         # what an earlier run has written may be of inputs that were replaced since
@@ -254,23 +254,6 @@ def commit(build: BuildFolder, manifest: Manifest, state: OutputState) -> Manife
     # where e2fsck (1.47.0) replays fast commits of ext4: it then lost the dataset.
     folder.sync(build.name)
     return manifest
-
-
-def discard_unfinished(state: OutputState, wanted: Wanted, *, keeps_own: bool) -> None:
-    """Remove the unfinished builds that this one replaces; those of its own plan only if it does not resume.
-
-    If the manifest cannot be read, nothing is removed, since the files that it names are not known. Nor is
-    anything in an object store, where these builds may be running: ``prune`` removes them.
-    """
-    if state.fault or not state.folder.has_locks:
-        return
-    for build in state.folders:
-        is_own = keeps_own and build in state.builds_of(wanted.plan_id)
-        if state.is_unfinished(build) and not is_own:
-            before, _ = build.record()
-            what = differences(before, wanted.options) if before else "other inputs or options"
-            if build.remove():
-                report_line(f"discarding an unfinished build with {what}")
 
 
 def overtaken(state: OutputState, failure: BuildError | OSError) -> OutputState:
