@@ -229,17 +229,15 @@ def check_keys_differ(origins: Sequence[Origin]) -> None:
     ]
     # S compares as V, since all hashes have the same length, and can be sorted
     together = np.concatenate(hashes).view("S16")
-    order = np.argsort(together, kind="stable")
-    repeated = order[1:][together[order[1:]] == together[order[:-1]]]
-    if not len(repeated):
+    _, firsts, counts = np.unique(together, return_index=True, return_counts=True)
+    if (counts == 1).all():
         return
-    same = np.flatnonzero(together == together[repeated.min()])
+    same = np.flatnonzero(together == together[firsts[counts > 1].min()])
     starts = np.cumsum([0, *map(len, hashes)])
     one, other = np.searchsorted(starts, same[:2], side="right") - 1
     key = next(islice(chain.from_iterable(_keys(origins[one])), int(same[0] - starts[one]), None))
-    in_all = "" if len(repeated) == 1 else f" ({len(repeated):,} keys in total)"
     raise InputError(
-        f"the key {to_text(key)!r} is in {origins[one].root} and in {origins[other].root}{in_all}; remove "
+        f"the key {to_text(key)!r} is in {origins[one].root} and in {origins[other].root}; remove "
         "it from one of them with 'tfshards remove'; rows without keys are identified by their numbers: "
         "build them together, as arrays such as x_train and x_test, or as a table with a column of splits"
     )
