@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import os
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -35,14 +34,13 @@ from tfshards.schemas.storage.stored import LISTS
 
 _COLUMNS = ("key", "label")
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
-_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 # Unknown keys that the error about them lists.
 _SHOWN = 100
 
 
 def remove(
     dataset: str | os.PathLike[str],
-    keys: str | os.PathLike[str] | Collection[str | bytes],
+    keys: str | os.PathLike[str] | Collection[str | bytes | int],
     *,
     beam_args: Sequence[str] = (),
 ) -> Manifest:
@@ -78,7 +76,7 @@ def remove(
 
 def relabel(
     dataset: str | os.PathLike[str],
-    labels: str | os.PathLike[str] | Mapping[str | bytes, str | int],
+    labels: str | os.PathLike[str] | Mapping[str | bytes, str | int] | Mapping[int, str | int],
     *,
     new_classes: bool = False,
     beam_args: Sequence[str] = (),
@@ -106,7 +104,10 @@ def relabel(
         BuildError: writing stopped before the commit; the same call resumes.
     """
     check_flags(new_classes=new_classes)
-    wanted = _given_labels(labels) if isinstance(labels, Mapping) else _labels_in(labels)
+    if isinstance(labels, Mapping):
+        wanted = {_key(key): str(label) for key, label in labels.items()}
+    else:
+        wanted = _labels_in(labels)
 
     def find_edit(origin: Origin) -> _Edit | None:
         return _relabeled(origin, wanted, new_classes=new_classes)
@@ -117,7 +118,7 @@ def relabel(
 # What is asked for
 
 
-def _keys_in(keys: str | os.PathLike[str] | Collection[str | bytes]) -> list[bytes]:
+def _keys_in(keys: str | os.PathLike[str] | Collection[str | bytes | int]) -> list[bytes]:
     if isinstance(keys, (str, os.PathLike)):
         if not any_path(keys).exists():
             raise InputError(f"keys={os.fspath(keys)!r} does not exist; name a file with a key per line")
@@ -127,24 +128,16 @@ def _keys_in(keys: str | os.PathLike[str] | Collection[str | bytes]) -> list[byt
         return sorted({*found})
     if isinstance(keys, bytes) or not isinstance(keys, Iterable) or not keys:
         raise OptionsError(f"keys={keys!r} must be a file of keys, or a list of at least one key")
-    if not all(isinstance(key, (str, bytes)) for key in keys):
-        raise OptionsError("keys= must hold text or bytes; the keys of arrays are their row numbers as text")
-    return sorted({to_bytes(key) if isinstance(key, str) else key for key in keys})
+    return sorted({*map(_key, keys)})
 
 
-def _given_labels(labels: Mapping[str | bytes, str | int]) -> dict[bytes, str]:
-    """Return the name of the new class, or its number as text, by key."""
-    for key, label in labels.items():
-        is_label = isinstance(label, (str, int)) and not isinstance(label, bool)
-        if not isinstance(key, (str, bytes)) or not is_label:
-            raise OptionsError(f"labels= must map keys to classes, not {key!r} to {label!r}")
-    if not labels:
-        raise OptionsError("labels= is empty; give at least one key")
-    return {to_bytes(key) if isinstance(key, str) else key: str(label) for key, label in labels.items()}
+def _key(given: str | bytes | int) -> bytes:
+    """Return a key, which of arrays may be given as the number of a row."""
+    return given if isinstance(given, bytes) else to_bytes(str(given))
 
 
 def _labels_in(labels: str | os.PathLike[str]) -> dict[bytes, str]:
-    """Return the same from a file."""
+    """Return the name of the new class, or its number as text, by key."""
     path = any_path(labels, "labels")
     found: dict[bytes, str] = {}
     try:
@@ -271,7 +264,7 @@ def _classes(
     assert schema.label is not None
     limits = np.iinfo(schema.label.dtype)
     for name in unknown:
-        if not (_INTEGER.fullmatch(name) and limits.min <= int(name) <= limits.max):
+        if not (name.removeprefix("-").isdecimal() and limits.min <= int(name) <= limits.max):
             raise InputError(
                 f"{root}: the label {name!r} is not an integer of type {schema.label.dtype}, but the "
                 "classes have no names; give their numbers"
