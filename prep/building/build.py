@@ -230,8 +230,8 @@ class SourceBuild(Job):
             if done.shard.num_examples != len(layouts[shard.split][shard.shard_index]):
                 # of a repeated task that began before the shards were balanced
                 raise unfinished(shard)
+        report_warning(*loss_warnings(finished.values()))
         conversions = sum((Counter(shard.conversions) for shard in finished.values()), Counter[str]())
-        report_warning(*loss_warnings(conversions))
         counts, skipped = label_counts_of(listing, layouts), sum(listing.skipped.values())
         manifest = Manifest(
             name=plan.name,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from textwrap import shorten
 
@@ -223,9 +223,13 @@ def final_layouts(
     return layouts
 
 
-def loss_warnings(conversions: Mapping[str, int]) -> Iterator[str]:
-    """Yield a warning for each kind of loss in these conversions: a count, and the remedy."""
+def loss_warnings(shards: Iterable[FinishedShard]) -> Iterator[str]:
+    """Yield a warning for each kind of loss in these shards: a count, an example, and the remedy."""
+    shards = list(shards)
     for loss in LOSSES:
-        count = conversions.get(loss.conversion, 0)
+        count = sum(shard.conversions.get(loss.conversion, 0) for shard in shards)
         if count and loss.done:
-            yield f"{counted(count, 'image')} {loss.done}; {loss.remedy}"
+            keys = [shard.converted_keys.get(loss.conversion, "") for shard in shards]
+            example = min(filter(None, keys), default="")
+            such = f", such as {example!r}" if example else ""
+            yield f"{counted(count, 'image')} {loss.done}{such}; {loss.remedy}"

@@ -93,6 +93,7 @@ class FinishedShard:
         left: digest of the plan of what is in it, without the rejected rows.
         rejected: the planned rows that are not in it, in plan order.
         conversions: number of images by kind of conversion.
+        converted_keys: by kind of conversion, the key of the first image that was converted.
         contents: digest of the content of each row, see ``Piece``; if duplicates are searched.
         marks: what shows whether the shard or a companion was replaced since, by path; see ``mark_of``.
     """
@@ -102,6 +103,7 @@ class FinishedShard:
     left: str
     rejected: tuple[Reject, ...] = ()
     conversions: Mapping[str, int] = field(default_factory=dict)
+    converted_keys: Mapping[str, str] = field(default_factory=dict)
     contents: tuple[str, ...] = ()
     marks: Mapping[str, str] = field(default_factory=dict)
 

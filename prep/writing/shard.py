@@ -35,6 +35,7 @@ class Piece:
         labels: their labels; empty if the schema has no scalar label.
         rejected: planned rows that are not in it.
         conversions: kinds of conversion, once for each image that was converted.
+        converted_keys: by kind of conversion, the key of the first image that was converted.
         contents: digest of the content of each planned row, "" if it is rejected; if duplicates are searched.
     """
 
@@ -43,6 +44,7 @@ class Piece:
     labels: Sequence[int] = ()
     rejected: Sequence[Reject] = ()
     conversions: Sequence[str] = ()
+    converted_keys: Mapping[str, str] = field(default_factory=dict)
     contents: Sequence[str] = ()
 
 
@@ -87,6 +89,7 @@ def write_shard(task: ShardTask, shard: ShardId) -> FinishedShard:
     count_begun(folder.work, shard, 0)
     rejected: list[Reject] = []
     conversions: Counter[str] = Counter()
+    converted_keys: dict[str, str] = {}
     contents: list[str] = []
     has_labels, has_keys = task.schema.label is not None, task.schema.key is not None
     with ShardFile(folder.new_file(name), has_labels, has_keys) as file:
@@ -94,6 +97,7 @@ def write_shard(task: ShardTask, shard: ShardId) -> FinishedShard:
             file.append(piece.frames, piece.labels, piece.keys)
             rejected += piece.rejected
             conversions.update(piece.conversions)
+            converted_keys = {**piece.converted_keys, **converted_keys}
             contents += piece.contents
             check_working(folder.work)
             count_begun(folder.work, shard, len(piece.frames.lengths) + len(piece.rejected))
@@ -111,6 +115,7 @@ def write_shard(task: ShardTask, shard: ShardId) -> FinishedShard:
         left=plan_digest(_without(plan, rejected) if rejected else plan),
         rejected=tuple(rejected),
         conversions=dict(sorted(conversions.items())),
+        converted_keys=dict(sorted(converted_keys.items())),
         contents=tuple(contents),
         marks=folder.marks_of(described),
     )
@@ -189,11 +194,14 @@ def _encoder(source: EncodedInputs) -> Callable[[Sequence[Row], Sequence[Outcome
         rejected: list[Reject] = []
         contents: list[str] = []
         conversions: list[str] = []
+        converted_keys: dict[str, str] = {}
         for row, outcome in zip(rows, outcomes, strict=True):
             if isinstance(outcome, Accepted):
                 values.append(outcome.values)
                 contents += [digest_of(outcome.values)] if digest_of else []
                 conversions += outcome.conversions
+                for name in outcome.conversions:
+                    converted_keys.setdefault(name, row.key)
             else:
                 rejected.append(Reject(row.key, outcome.reason.value, outcome.detail, row.size))
                 contents += [""] if digest_of else []
@@ -203,6 +211,7 @@ def _encoder(source: EncodedInputs) -> Callable[[Sequence[Row], Sequence[Outcome
             labels=[] if label is None else [cast("int", item[label]) for item in values],
             rejected=rejected,
             conversions=conversions,
+            converted_keys=converted_keys,
             contents=contents,
         )
 
