@@ -14,6 +14,7 @@ from tfshards.prep.building.build import SourceBuild
 from tfshards.prep.building.commit import produce
 from tfshards.prep.building.made import Made, made_of
 from tfshards.prep.building.output import claimed, output_folder, staged
+from tfshards.prep.building.rejects import original_of
 from tfshards.prep.building.state import Wanted
 from tfshards.prep.building.write import Draft
 from tfshards.prep.deriving.reshard import check_same_schema, joined
@@ -55,8 +56,8 @@ def append(
 ) -> Manifest:
     """Add new examples to a dataset in new shards, with the options of its build.
 
-    An input is new if no example of the dataset has its key. An input that the dataset rejected is new if its
-    size has changed. New examples are written to new shards; their splits are
+    An input is new if no example of the dataset has its key. An input that the dataset rejected is new if it
+    would not be rejected for the same reason now. New examples are written to new shards; their splits are
     given by the split ratios of the build, or by the source. Existing examples keep their class, split,
     shard and bytes, even if their inputs are missing or have changed, which is not noticed: ``build`` with
     ``overwrite=True`` takes that over. Where keys are row numbers, all rows of the dataset must be in the
@@ -162,7 +163,7 @@ class NewInputs:
     Attributes:
         listing: the new inputs with their splits, and the class numbers of the dataset.
         cuts: hash values that separate the splits, see ``Manifest.split_cuts``.
-        num_known: number of inputs that the dataset holds or has rejected.
+        num_known: number of inputs that the dataset holds, or has rejected and would reject again.
         rejects: what the dataset has rejected, except inputs that are new now.
     """
 
@@ -190,12 +191,8 @@ def _find_new_inputs(reader: Reader, origin: Origin, *, new_classes: bool) -> Ne
         numbers = np.full(origin.manifest.num_examples, -1)
         numbers[examples[~is_new]] = np.flatnonzero(~is_new)
         _check_rows(reader, origin, numbers)
-    rejects = []
-    for reject in origin.rejects():
-        number = listing.find(reject.key)
-        if number is None or listing.sizes[number] == reject.size:
-            rejects.append(reject)
-            is_new[[] if number is None else number] = False
+    rejects, rejected_again = _rejected_again(listing, reader, origin)
+    is_new[rejected_again] = False
     candidates, removed = np.flatnonzero(is_new).tolist(), origin.removed()
     added = [number for number in candidates if removed_line(listing.keys[number]) not in removed]
     if num_removed := len(candidates) - len(added):
@@ -233,6 +230,11 @@ def _check_fit(listing: Listing, options: Mapping[str, Json], origin: Origin, *,
     schema = listing.schema
     if new_classes:
         schema = replace(schema, class_names=schema.class_names[: len(manifest.schema.class_names)])
+    if options["source"] == "images" and manifest.schema.label and not schema.label:
+        raise InputError(
+            f"{root} has classes, but the source has no folders of classes; name the folder above, which "
+            "holds the folder of each class"
+        )
     check_same_schema(manifest.schema, str(root), schema, "the source")
 
 
@@ -266,6 +268,31 @@ def _check_rows(reader: Reader, origin: Origin, numbers: IntArray) -> None:
             if examples_digest(lengths - FRAME_OVERHEAD, checksums) != shard.examples_digest:
                 raise fault
             meter.add(int(listing.sizes[rows].sum()))
+
+
+def _rejected_again(listing: Listing, reader: Reader, origin: Origin) -> tuple[list[Reject], list[int]]:
+    """Return the rejects of a dataset that stay, since the source lacks them or they would be rejected again.
+
+    Returns also the numbers of those in the source.
+    """
+    rejects = {reject: listing.find(reject.key) for reject in origin.rejects()}
+    originals = (listing.find(of) for reject in rejects if (of := original_of(reject)) is not None)
+    read = sorted({number for number in (*rejects.values(), *originals) if number is not None})
+    source = EncodedInputs(reader, listing.schema, "none", finds_duplicates=True)
+    # what is rejected, and the digests of the contents of the others
+    found: dict[str, Reject | str] = {}
+    for piece in source.pieces(inputs_plan(listing.columns(np.array(read, np.int64)))):
+        found |= {reject.key: reject for reject in piece.rejected}
+        found |= zip(map(to_text, piece.keys), filter(None, piece.contents), strict=True)
+
+    def stays(reject: Reject) -> bool:
+        if reject.key not in found:
+            return True
+        of = original_of(reject)
+        return found[reject.key] == (reject if of is None else found.get(of))
+
+    kept = [reject for reject in rejects if stays(reject)]
+    return kept, [number for reject in kept if (number := rejects[reject]) is not None]
 
 
 def _build_by_ratio(manifest: Manifest) -> Made | None:

@@ -36,7 +36,7 @@ def make_table(folder: Path, count: int) -> Path:
     return folder / "table.csv"
 
 
-def test_rejected_inputs_are_new_only_if_they_have_another_size(tmp_path, contents):
+def test_rejected_inputs_are_new_only_if_they_have_changed(tmp_path, contents):
     photos = write_images(tmp_path / "photos", range(30), ["cat/old.png", "dog/new.png"])
     out = tmp_path / "out"
     build(ImageFolder(photos), out, options=Options(max_rejected=1))
@@ -44,13 +44,27 @@ def test_rejected_inputs_are_new_only_if_they_have_another_size(tmp_path, conten
     touch_all(photos)
     append(photos, out)
     assert contents(out) == before
-    (photos / "cat" / "old.png").write_bytes(b"\x89PNG\r\n\x1a\nlonger")
+    # of the same size, but rejected for another reason
+    (photos / "cat" / "old.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     with raises(BuildError, "rejected (", "1 of", "1 inputs", code="too-many-rejected"):
         append(photos, out)
     (photos / "cat" / "old.png").write_bytes((photos / "cat" / "000.png").read_bytes())
     (photos / "dog" / "new.png").unlink()
     made = append(photos, out)
     assert (made.num_examples, made.totals.rejected, made.totals.entries) == (31, 1, 32)
+
+
+def test_a_dropped_duplicate_is_new_without_its_original(tmp_path):
+    photos, out = write_images(tmp_path / "photos", range(10)), tmp_path / "out"
+    write(photos / "cat" / "same.png", (photos / "cat" / "000.png").read_bytes())
+    options = Options(duplicates="drop", max_rejected=1)
+    assert build(ImageFolder(photos), out, options=options).totals.rejected == 1
+    touch_all(photos)
+    assert append(photos, out).totals.rejected == 1
+    # nothing shows that it is a duplicate
+    photos.joinpath("cat", "000.png").unlink()
+    more = append(photos, out)
+    assert (more.num_examples, more.totals.rejected) == (11, 0)
 
 
 def test_datasets_whose_build_is_not_known_are_refused(tmp_path):
