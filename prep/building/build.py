@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -23,6 +23,7 @@ from tfshards.prep.building.rejects import (
 from tfshards.prep.building.state import Wanted, check_usable, inspect_output
 from tfshards.prep.building.write import Draft, Job, finished_shards, unfinished
 from tfshards.prep.engines.work import find_run
+from tfshards.prep.imaging.options import recorded_images
 from tfshards.prep.planning.make_plan import check_types, make_plan
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
 from tfshards.prep.planning.plan import Layouts, Plan, label_counts_of
@@ -33,6 +34,9 @@ from tfshards.prep.writing.build_folder import BuildFolder, Reject, ShardId, Sha
 from tfshards.prep.writing.shard import EncodedInputs, ShardTask, inputs_plan
 from tfshards.schemas import InputError, Manifest, Split, Totals
 from tfshards.schemas.errors import check_flags
+
+# Bytes of a record in addition to those of its source: frame, tags, names, label.
+_RECORD_OVERHEAD = 96
 
 
 def build(
@@ -189,7 +193,7 @@ class SourceBuild(Job):
         if folder.read_rejects(self.stamps) is not None:
             return {}
         # only now: shards that are balanced replace these
-        return self.missing(self.task(folder), self._plans(self.plan.layouts))
+        return self.missing(self.task(folder), self._plans(self.plan.layouts), space=self._space())
 
     def balance(self, folder: BuildFolder) -> dict[ShardId, Amount]:
         """Return the shards of the inputs that are not rejected, except those that are finished."""
@@ -211,6 +215,12 @@ class SourceBuild(Job):
 
     def _final_layouts(self, rejects: Sequence[Reject]) -> Layouts:
         return final_layouts(self.plan, rejects, self.options, may_be_empty=self.may_be_empty)
+
+    def _space(self) -> Callable[[Amount], int] | None:
+        """Return what ``space`` is for ``missing``; None if the shards may be far smaller than the inputs."""
+        images = recorded_images(self.plan.options)
+        keeps_sizes = images.resize is None and images.format == "keep" and self.options.compression == "none"
+        return (lambda size: size.num_bytes + _RECORD_OVERHEAD * size.num_examples) if keeps_sizes else None
 
     def draft(self, folder: BuildFolder) -> Draft:
         """Return what was written; log what conversions lost."""

@@ -102,8 +102,16 @@ class Job(ABC):
         plans: Iterable[ShardPlan],
         *,
         what: str = "",
+        space: Callable[[Amount], int] | None = None,
     ) -> dict[ShardId, Amount]:
-        """Write the plans of shards; return the shards that are not finished, with their sizes."""
+        """Write the plans of shards; return the shards that are not finished, with their sizes.
+
+        ``space`` returns the bytes that shards of a size take; None if they may be far smaller than the
+        source.
+
+        Raises:
+            InputError: the file system cannot hold these shards.
+        """
         folder, what = task.folder, what or self.what
         folder.open()
 
@@ -126,6 +134,8 @@ class Job(ABC):
             examples, num_bytes = _total(missing.values())
             left = f"{counted(examples, 'example')}, {size(num_bytes)}"
             report_line(f"{what}: {len(missing):,} of {of} to write, {left}")
+        if space:
+            folder.dataset.require_space(space(_total(missing.values())), "the dataset")
         # their records may be there, but their files may be damaged
         folder.forget(missing)
         return missing

@@ -54,7 +54,7 @@ class Derived(Job):
         """Write the shards that are not those of the origin."""
         shards, task = self.kept(), self.task(folder)
         new = [shard for shard in self._ids if shard not in shards]
-        self.write_missing(task, self.missing(task, self._plans(new)))
+        self.write_missing(task, self.missing(task, self._plans(new), space=self._space()))
         finished = finished_shards(folder, new)
         shards |= {shard: done.shard for shard, done in finished.items()}
         splits = {
@@ -107,6 +107,16 @@ class Derived(Job):
             name=outline.name,
             num_shards={name: len(split.layout) for name, split in self.splits.items()},
         )
+
+    def _space(self) -> Callable[[Amount], int] | None:
+        """Return what ``space`` is for ``missing``; None if it is not known by how much records shrink."""
+        if self.outline.compression == "none":
+            return lambda size: size.num_bytes
+        if any(origin.manifest.compression == "none" for origin in self.origins):
+            return None
+        olds = [old.shard for split in self.splits.values() for old in split.olds]
+        ratio = sum(old.num_bytes for old in olds) / max(1, sum(old.record_bytes for old in olds))
+        return lambda size: int(ratio * size.num_bytes)
 
     def _plans(self, shards: Iterable[ShardId]) -> Iterator[ShardPlan]:
         """Yield the plans of shards, with about as many bytes as their examples have in the old ones."""

@@ -135,7 +135,7 @@ class LocalPath(PosixPath, Stored):
                 os.close(descriptor)
 
     def require_space(self, num_bytes: int, what: str) -> None:
-        """Raise InputError if fewer than ``num_bytes`` can be written to a folder."""
+        """Raise InputError if fewer than ``num_bytes`` can be written to a folder; a store has no limit."""
         import shutil
 
         free = shutil.disk_usage(self).free

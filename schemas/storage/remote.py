@@ -324,6 +324,8 @@ class RemotePath(Stored):
 
     def sync(self, *inner: str) -> None: ...
 
+    def require_space(self, num_bytes: int, what: str) -> None: ...
+
     def locked(self) -> AbstractContextManager[str]:
         return nullcontext("")
 

@@ -110,7 +110,13 @@ def test_a_full_disk_is_reported_and_leaves_the_old_dataset_and_the_build_resume
     webp_images(open_path / "webp")
     out = small_disk / "data"
     command = ["build", "images", str(open_path / "webp"), "--shards=6", str(out), *workers]
-    fails(commands.run(command), f"{out}: No space left on device; {GOES_ON}", workers)
+    # on the smallest disk, the files of the plan leave less than the images take
+    why = (
+        f"No space left on device; {GOES_ON}"
+        if kibibytes > 64
+        else "the dataset needs about .*; free some space, .*"
+    )
+    fails(commands.run(command), f"{out}: {why}", workers)
     assert not (out / "dataset.json").exists()
     make_room(small_disk)
     resumes(commands, command, out)

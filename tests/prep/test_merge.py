@@ -1,6 +1,7 @@
 """merge and reshard: mixtures, numbers of shards, and what is refused; see tests/verbs for the examples."""
 
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -171,6 +172,19 @@ def test_a_damaged_list_of_rejects_is_refused(tmp_path):
     with pytest.raises(InputError, match=rejects.name):
         reshard(tmp_path / "old", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_an_output_without_space_is_refused_before_anything_is_written(old, tmp_path, monkeypatch):
+    usage = shutil.disk_usage(tmp_path)
+    # a full disk cannot be arranged here
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1000))
+    with raises(InputError, "needs about", "the dataset", "1000 B", code="disk-full"):
+        reshard(old, tmp_path / "plain", shards=2)
+    # the size is not known
+    reshard(old, tmp_path / "gzip", options=ShardOptions(compression="gzip"))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=10))
+    with raises(InputError, "needs about", "the dataset", code="disk-full"):
+        reshard(tmp_path / "gzip", tmp_path / "again", shards=2)
 
 
 def test_a_dataset_with_these_shards_is_up_to_date(old):

@@ -1,6 +1,8 @@
 """Where a build and its verbs may write, what they replace and when, and what they refuse by name."""
 
 import os
+import shutil
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +10,7 @@ import pytest
 
 from tests.errors import raises
 from tests.surface.command import run
-from tfshards.prep import Arrays, ImageFolder, Options, append, build, remove, verify
+from tfshards.prep import Arrays, ImageFolder, ImageOptions, Options, append, build, remove, verify
 from tfshards.schemas import BuildError, FormatError, InputError, OptionsError, read_manifest
 
 NUMBERS = Arrays({"x": np.arange(40)})
@@ -148,6 +150,24 @@ def test_a_mistake_in_beam_options_is_reported_before_writing(wrong, tmp_path, q
         quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", beam_args=[wrong])
     assert "\n" not in str(found.value)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "fits"), [({}, False), ({"resize": "short=8"}, True), ({"format": "jpeg"}, True)]
+)
+def test_a_disk_is_full_only_for_images_that_stay_as_they_are(
+    options, fits, image_folder, tmp_path, quiet_build, monkeypatch
+):
+    source = ImageFolder(image_folder(with_rejects(20, 0)), images=ImageOptions(**options))
+    usage = shutil.disk_usage(tmp_path)
+    # a full disk cannot be arranged here
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1000))
+    with (
+        nullcontext()
+        if fits
+        else raises(InputError, "needs about", "the dataset", "1000 B", code="disk-full")
+    ):
+        quiet_build(source, tmp_path / "out")
 
 
 # Files that a user names for output never replace a file of a dataset, or one of another kind
