@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import partial
 
 from tfshards.prep.building.commit import commit
 from tfshards.prep.building.made import made_of
@@ -12,15 +15,16 @@ from tfshards.prep.building.output import claimed, output_folder
 from tfshards.prep.building.state import OutputState, inspect_output, plain_folder, plain_name
 from tfshards.prep.progress.lines import report_line
 from tfshards.prep.records.dataset_files import file_problems
-from tfshards.prep.sources.staging_folder import staged_folders
-from tfshards.prep.writing.build_folder import BuildFolder
+from tfshards.prep.sources.staging_folder import staged_folders, unfinished_in
+from tfshards.prep.writing.build_folder import BuildFolder, build_folders, is_owned
 from tfshards.schemas import InputError, Manifest, read_manifest
 from tfshards.schemas.errors import counted, listed, size
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import MANIFEST_NAME, RECORD_NAME
-from tfshards.schemas.storage import any_path
+from tfshards.schemas.storage import AnyPath, any_path
 
 _SHOWN = 5
+_BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, repr=False)
@@ -97,7 +101,8 @@ def _described(state: OutputState, build: BuildFolder, manifest: Manifest | None
 def restore(dataset: str | os.PathLike[str], folder: str) -> Manifest:
     """Make an earlier generation of a dataset the dataset again.
 
-    Only the pointer is replaced. The generation that was the dataset is kept in its turn.
+    Only the pointer is replaced. The generation that was the dataset is kept in its turn. A shard that is
+    missing, or has another size, is copied from another generation that has an equal one.
 
     Args:
         dataset: folder of the dataset, or its URL.
@@ -107,7 +112,8 @@ def restore(dataset: str | os.PathLike[str], folder: str) -> Manifest:
         Its manifest.
 
     Raises:
-        InputError: there is no such generation, or it lacks a shard; or the dataset cannot be locked.
+        InputError: there is no such generation, or a shard of it is missing and no other has an equal one; or
+            the dataset cannot be locked.
     """
     output = output_folder(dataset)
     with claimed(output) as state:
@@ -117,6 +123,9 @@ def restore(dataset: str | os.PathLike[str], folder: str) -> Manifest:
             raise InputError(f"{output} has no generation {folder!r}; {has}; see 'tfshards generations'")
         manifest = state.generations[complete[folder]]
         damage = file_problems(manifest, output) if manifest else []
+        if manifest and damage:
+            copy_equal_shards(output, manifest, {problem.place for problem in damage})
+            damage = file_problems(manifest, output)
         if manifest is None or damage:
             fault = damage[0] if damage else f"{MANIFEST_NAME} cannot be read"
             raise InputError(
@@ -124,6 +133,48 @@ def restore(dataset: str | os.PathLike[str], folder: str) -> Manifest:
                 "another, which 'tfshards generations' lists"
             )
         return commit(complete[folder], manifest, state)
+
+
+def copy_equal_shards(folder: AnyPath, manifest: Manifest, damaged: Collection[str]) -> list[str]:
+    """Replace damaged shards by equal ones of other builds, such as a repeated one; return their paths.
+
+    The bytes of what is copied are compared with the digest.
+
+    Raises:
+        OSError: a copy cannot be written, or what was found to be equal cannot be read any more.
+    """
+
+    def is_equal(path: AnyPath, digest: str) -> bool:
+        with suppress(OSError):
+            return path.digest() == digest
+        return False
+
+    lost = {shard.path: shard.digest for shard in manifest.shards if shard.path in damaged}
+    others = filter(None, [build.manifest() for build in build_folders(folder)]) if lost else ()
+    shards = [shard for other in others for shard in other.shards if shard.path not in damaged]
+    done: list[str] = []
+    for path, digest in lost.items():
+        alike = (folder / shard.path for shard in shards if shard.digest == digest)
+        equal = next((each for each in alike if is_equal(each, digest)), None)
+        if equal is None:
+            continue
+        with equal.open_regular() as file:
+            if replace_damaged(folder, path, iter(partial(file.read, _BLOCK_BYTES), b"")):
+                report_line(f"{path}: copied from {equal}")
+                done.append(path)
+    return done
+
+
+def replace_damaged(dataset: AnyPath, path: str, blocks: Iterable[bytes]) -> bool:
+    """Write a file in place of a damaged one; return False in a folder that tfshards did not make."""
+    target = dataset / path
+    if target.parent.is_symlink() or not is_owned(dataset / plain_folder(path)):
+        return False
+    target.parent.make_folder()
+    with unfinished_in(dataset) as unfinished:
+        target.write(blocks, unfinished)
+        target.parent.sync()
+    return True
 
 
 def prune(dataset: str | os.PathLike[str]) -> list[str]:

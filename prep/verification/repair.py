@@ -1,18 +1,18 @@
-"""Rebuild what follows from a dataset's manifest and its sound shards."""
+"""Rebuild what follows from a dataset's manifest, its sound shards, and those of other builds beside it."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import PurePath
 
+from tfshards.prep.building.generations import copy_equal_shards, replace_damaged
 from tfshards.prep.building.made import Made, made_of
-from tfshards.prep.building.state import plain_folder
 from tfshards.prep.progress.lines import report_line
 from tfshards.prep.records.frames import Frame
 from tfshards.prep.records.shard_file import scan
-from tfshards.prep.sources.staging_folder import remove_staged, unfinished_in
+from tfshards.prep.sources.staging_folder import remove_staged
 from tfshards.prep.views.files import view_files
-from tfshards.prep.writing.build_folder import BuildFolder, is_owned
+from tfshards.prep.writing.build_folder import BuildFolder
 from tfshards.schemas import Manifest, Problem, Shard
 from tfshards.schemas.digests import bytes_digest
 from tfshards.schemas.errors import counted
@@ -31,9 +31,10 @@ def repaired(
 ) -> tuple[tuple[Problem, ...], tuple[str, ...], tuple[str, ...]]:
     """Rebuild the damaged files of a locked dataset that need no inputs.
 
-    These are indexes, labels and keys, which follow from their shards if those are sound; and the views and
-    the copy of the manifest in the folder of the build. A file is only replaced by one that has its digest in
-    the manifest, and only in a folder that tfshards made.
+    These are shards of which another build in the folder holds an equal one; indexes, labels and keys, which
+    follow from their shards if those are sound; and the views and the copy of the manifest in the folder of
+    the build. A file is only replaced by one that has its digest in the manifest, and only in a folder that
+    tfshards made.
 
     Returns:
         The problems that are left, the paths of the files that were rebuilt, and how to repair the others.
@@ -42,28 +43,16 @@ def repaired(
     damaged = {problem.place for problem in problems}
     digests = {path: digest for shard in manifest.shards for path, digest in shard.companion_digests.items()}
     digests |= {**manifest.views, **copy_digest(folder, manifest)}
-    done: list[str] = []
-    for path, data in _rebuilt(folder, manifest, damaged):
+    done = copy_equal_shards(folder, manifest, damaged)
+    for path, data in _rebuilt(folder, manifest, damaged - {*done}):
         is_lost = path in damaged and bytes_digest(data) == digests.get(path)
-        if is_lost and _is_replaced(folder, path, data):
+        if is_lost and replace_damaged(folder, path, [data]):
             report_line(f"{path}: rebuilt")
             done.append(path)
     # what replaced a damaged file had its digest in the manifest
     left = tuple(problem for problem in problems if problem.place not in done)
     remedies = _remedies(name, folder, manifest, {problem.place for problem in left})
     return left, tuple(done), tuple(remedies)
-
-
-def _is_replaced(dataset: AnyPath, path: str, data: bytes) -> bool:
-    """Write a file in place of a damaged one; return False in a folder that tfshards did not make."""
-    target = dataset / path
-    if target.parent.is_symlink() or not is_owned(dataset / plain_folder(path)):
-        return False
-    target.parent.make_folder()
-    with unfinished_in(dataset) as unfinished:
-        target.put(data, unfinished)
-        target.parent.sync()
-    return True
 
 
 def _rebuilt(folder: AnyPath, manifest: Manifest, damaged: Collection[str]) -> Iterator[tuple[str, bytes]]:
@@ -139,6 +128,5 @@ def _command(name: str, build: BuildFolder, manifest: Manifest) -> str:
     text = f"'tfshards {command} … {name}{option} --overwrite' with the same {inputs} and options "
     if build.name == manifest.folder:
         return f"{text}repairs it"
-    if written:
-        return f"{text}repairs it; then 'tfshards restore {name} {manifest.folder}'"
-    return f"{text}makes the dataset anew; then repeat what was appended or edited since"
+    back = f"'tfshards restore {name} {manifest.folder}' and 'tfshards verify {name} --repair'"
+    return f"{text}writes it again; then {back} repair the dataset, by its equal shards"

@@ -230,18 +230,31 @@ def test_damaged_shards_are_repaired_from_inputs_with_other_times(dataset, photo
     assert after == before
 
 
-def test_a_build_that_prune_left_in_part_is_made_anew(photos, tmp_path, quiet_build):
+def test_shards_of_a_build_that_prune_left_in_part_are_copied_from_a_repeated_one(
+    photos, tmp_path, contents, quiet_build
+):
     out = tmp_path / "out"
     old = build(quiet_build, photos, out)
     write_images(photos, range(40, 50))
-    logged(append, print)(ImageFolder(photos), out)
+    new = logged(append, print)(ImageFolder(photos), out)
     logged(prune, print)(out)
-    flip(out / old.shards[0].path)
+    before = contents(out)
+    first, second = (shard.path for shard in old.shards[:2])
+    flip(out / first)
+    (out / second).unlink()
     (remedy,) = verify(out, repair=True).remedies
     assert remedy.startswith(f"{old.folder}: 'tfshards build images … {out} --overwrite'")
-    assert "makes the dataset anew" in remedy
     for number in range(40, 50):
         next(photos.glob(f"*/{number:03d}.png")).unlink()
     again = build(quiet_build, photos, out, overwrite=True)
     assert (again.build_id, again.folder) == (old.build_id, f"{old.folder}-2")
+    logged(restore, print)(out, new.folder)
+    assert [problem.place for problem in verify(out).problems] == [first]
+    # a copy that is damaged itself is not taken
+    flip(out / again.shards[0].path)
+    assert not verify(out, repair=True).repaired
+    flip(out / again.shards[0].path)
+    assert verify(out, repair=True).repaired == (first,)
     assert verify(out, deep=True)
+    logged(prune, print)(out)
+    assert contents(out) == before
