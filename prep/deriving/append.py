@@ -230,11 +230,6 @@ def _check_fit(listing: Listing, options: Mapping[str, Json], origin: Origin, *,
     schema = listing.schema
     if new_classes:
         schema = replace(schema, class_names=schema.class_names[: len(manifest.schema.class_names)])
-    if options["source"] == "images" and manifest.schema.label and not schema.label:
-        raise InputError(
-            f"{root} has classes, but the source has no folders of classes; name the folder above, which "
-            "holds the folder of each class"
-        )
     check_same_schema(manifest.schema, str(root), schema, "the source")
 
 
