@@ -5,7 +5,6 @@ from tfshards.prep.auditing.audit import audit as audit
 from tfshards.prep.building.build import build as build
 from tfshards.prep.building.build import plan as plan
 from tfshards.prep.building.generations import Generation as Generation
-from tfshards.prep.building.generations import Pruned as Pruned
 from tfshards.prep.building.generations import generations as generations
 from tfshards.prep.building.generations import prune as prune
 from tfshards.prep.building.generations import restore as restore

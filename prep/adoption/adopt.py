@@ -180,7 +180,7 @@ def _write(
         (build.root / MANIFEST_NAME).put(text, build.work)
         build.root.sync()
     try:
-        return commit(build, manifest, state, is_compared=False)
+        return commit(build, manifest, state)
     except (FileExistsError, ChangedError):
         raise build_overtaken(inspect_output(folder)) from None
 

@@ -20,14 +20,14 @@ from tfshards.prep.building.rejects import (
     read_rejects,
     repeated_inputs,
 )
-from tfshards.prep.building.state import Wanted, check_usable, inspect_output, outlook
+from tfshards.prep.building.state import Wanted, check_usable, inspect_output
 from tfshards.prep.building.write import Draft, Job, finished_shards, unfinished
 from tfshards.prep.engines.work import find_run
 from tfshards.prep.imaging.options import recorded_images
 from tfshards.prep.planning.make_plan import check_types, make_plan
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
 from tfshards.prep.planning.plan import Layouts, Plan, label_counts_of
-from tfshards.prep.progress.lines import Amount, report_line, report_warning
+from tfshards.prep.progress.lines import Amount, report_warning
 from tfshards.prep.records.values import check_comparable
 from tfshards.prep.sources.base import Reader, Source
 from tfshards.prep.writing.build_folder import BuildFolder, Reject, ShardId, ShardPlan
@@ -132,12 +132,10 @@ def plan(
     check_types(source, seed, options)
     counts = ShardCounts.of(shards, options.shard_size)
     folder = output_folder(dataset, source.location())
-    state = inspect_output(folder)
-    check_usable(state)
+    check_usable(inspect_output(folder))
     reader = source.stage(None, group_by=options.group_by)
     found = make_plan(reader, dataset_name(folder, options), counts, seed, options)
     report_warning(*found.warnings)
-    report_line(*outlook(state, wanted_of(found)))
     return found
 
 
@@ -157,7 +155,7 @@ class SourceBuild(Job):
     @property
     def wanted(self) -> Wanted:
         """The build, as an output shows whether it holds it."""
-        return wanted_of(self.plan)
+        return Wanted(self.plan.name, self.plan.plan_id, self.plan.options)
 
     @property
     def stamps(self) -> str:
@@ -200,20 +198,20 @@ class SourceBuild(Job):
     def balance(self, folder: BuildFolder) -> dict[ShardId, Amount]:
         """Return the shards of the inputs that are not rejected, except those that are finished."""
         rejects = folder.read_rejects(self.stamps)
-        is_new = rejects is None
+        first = {}
         if rejects is None:
             first = finished_shards(folder, _shards_of(self.plan.layouts))
             rejects = [reject for done in first.values() for reject in done.rejected]
         # the limit holds for inputs that cannot be examples, not for duplicates
         unusable = [reject for reject in rejects if original_of(reject) is None]
         check_rejects(unusable, self.plan, self.options, folder)
-        if is_new:
+        if first:
             rejects += repeated_inputs(self.plan, first, self.options)
             folder.write_rejects(self.stamps, rejects)
             if not rejects:
                 return {}
         plans = self._plans(self._final_layouts(rejects))
-        return self.missing(self.task(folder), plans, is_balancing=is_new)
+        return self.missing(self.task(folder), plans, what="balance after rejects" if rejects else "")
 
     def _final_layouts(self, rejects: Sequence[Reject]) -> Layouts:
         return final_layouts(self.plan, rejects, self.options, may_be_empty=self.may_be_empty)
@@ -276,11 +274,6 @@ class SourceBuild(Job):
     def complete_plans(self, folder: BuildFolder, manifest: Manifest) -> Iterator[ShardPlan]:
         """Return the plans of all shards of a complete build."""
         return self._plans(self._final_layouts(read_rejects(folder.dataset, manifest)))
-
-
-def wanted_of(plan: Plan) -> Wanted:
-    """Return the build of a plan."""
-    return Wanted(plan.name, plan.plan_id, plan.options)
 
 
 def _shards_of(layouts: Layouts) -> list[ShardId]:

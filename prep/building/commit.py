@@ -21,7 +21,6 @@ from tfshards.prep.building.state import (
     Wanted,
     check_replaceable,
     damage_of,
-    differences,
     inspect_output,
     plain_folder,
     plain_name,
@@ -80,12 +79,13 @@ def prepare(job: Job, state: OutputState, *, overwrite: bool) -> Manifest | Buil
         if build.manifest() is None:
             damage.append(Problem(f"{build.name}/{MANIFEST_NAME}", OTHER_BYTES))
         if not damage or _is_repaired(job, build, manifest, damage):
-            discard_unfinished(state, wanted, keeps_own=False)
-            return commit(build, manifest, state, is_compared=overwrite)
+            return commit(build, manifest, state)
     elif complete:
         report_line(f"inputs may have changed since {state.folder} was built: writing it again")
-    discard_unfinished(state, wanted, keeps_own=True)
-    target = state.new_folder(wanted.plan_id, job.stamps)
+    target = state.new_folder(wanted.plan_id)
+    others = [each.name for each in state.folders if state.is_unfinished(each) and each != target]
+    if others and not state.fault:
+        report_line(f"unfinished builds are left, which 'tfshards prune' removes: {', '.join(others)}")
     target.create(wanted.options, job.stamps)
     if not job.trusts_times:
         # what an earlier run has written may be of inputs that were replaced since
@@ -133,8 +133,8 @@ def _is_repaired(job: Job, build: BuildFolder, manifest: Manifest, damage: Seque
 def conclude(job: Job, target: BuildFolder, draft: Draft, state: OutputState, *, overwrite: bool) -> Manifest:
     """Make what was written the dataset, and return its manifest.
 
-    If an earlier build of the same plan has the same content and is sound, that is the dataset, and what was
-    written is removed.
+    If an earlier build of the same plan has the same content, that is the dataset: it is repaired, and what
+    was written is removed.
 
     Raises:
         InputError: inputs have other content than those of a build of the same plan, and ``overwrite`` is
@@ -145,15 +145,15 @@ def conclude(job: Job, target: BuildFolder, draft: Draft, state: OutputState, *,
     for build, twin in _complete_builds(state, job.wanted):
         if twin.build_id != manifest.build_id or (not overwrite and _is_other(state, twin)):
             continue
-        # sound bytes are at hand, which replace damaged ones
-        if not damage_of(state.folder, twin, is_compared=True):
+        damage = damage_of(state.folder, twin, is_compared=True)
+        if not damage or _is_repaired(job, build, twin, damage):
             report_line(f"the content is the same as before (build {twin.build_id})")
             # in this order: what is left if this ends here is written and compared again
             target.remove()
             build.create(job.wanted.options, job.stamps)
-            return commit(build, twin, state, is_compared=overwrite)
+            return commit(build, twin, state)
     if not overwrite and job.wanted.is_in(state.manifest) and _is_other(state, manifest):
-        raise _of_other_inputs(state, target)
+        raise _of_other_inputs(state)
     manifest = finish(target, manifest, files, draft.finished, job)
     manifest = commit(target, manifest, state)
     draft.report(manifest)
@@ -174,20 +174,11 @@ def _is_other(state: OutputState, manifest: Manifest) -> bool:
     return state.manifest is not None and state.manifest.build_id != manifest.build_id
 
 
-def _of_other_inputs(state: OutputState, target: BuildFolder | None = None) -> InputError:
-    """Return the error about a build of the dataset's plan, from inputs with other content.
-
-    ``target`` is the folder into which it was written now.
-    """
-    written = (
-        f"; what was written is in {target.root}: with overwrite=True it becomes the dataset, and "
-        f"'tfshards prune {state.folder}' removes it"
-        if target
-        else ""
-    )
+def _of_other_inputs(state: OutputState) -> InputError:
+    """Return the error about a build of the dataset's plan, from inputs with other content."""
     return InputError(
         f"{state.folder} holds a dataset with other inputs: their content has changed; give overwrite=True "
-        f"to replace it, or choose another output{written}",
+        "to replace it, or choose another output",
         code="dataset-differs",
     )
 
@@ -239,12 +230,8 @@ def check_readable(text: bytes, path: AnyPath) -> None:
     parse_manifest(text.decode("ascii"), str(path))
 
 
-def commit(
-    build: BuildFolder, manifest: Manifest, state: OutputState, *, is_compared: bool | None = None
-) -> Manifest:
+def commit(build: BuildFolder, manifest: Manifest, state: OutputState) -> Manifest:
     """Make a complete build the dataset, and return its manifest.
-
-    ``is_compared`` says whether the bytes of an existing build were compared, or only sizes.
 
     Raises:
         ChangedError, FileExistsError: another process has written the pointer in a store.
@@ -260,37 +247,13 @@ def commit(
                 f"kept {old.folder}, the previous generation: 'tfshards restore {folder} {old.folder}' makes "
                 f"it the dataset again, 'tfshards prune {folder}' removes it"
             )
-    elif is_compared is not None:
-        report_line(up_to_date(folder, is_compared=is_compared))
+    else:
+        report_line(f"{folder} is up to date")
     build.remove_work()
     # Changes after the last sync may be in any state. That these are removals of no importance does not help
     # where e2fsck (1.47.0) replays fast commits of ext4: it then lost the dataset.
     folder.sync(build.name)
     return manifest
-
-
-def up_to_date(folder: AnyPath, *, is_compared: bool) -> str:
-    """Return the status line about a dataset that is complete; contents are compared, or only sizes."""
-    how = "all bytes" if is_compared else "sizes of its shards"
-    see = "" if is_compared else "; 'tfshards verify' compares contents"
-    return f"{folder} is up to date ({how} were compared{see})"
-
-
-def discard_unfinished(state: OutputState, wanted: Wanted, *, keeps_own: bool) -> None:
-    """Remove the unfinished builds that this one replaces; those of its own plan only if it does not resume.
-
-    If the manifest cannot be read, nothing is removed, since the files that it names are not known. Nor is
-    anything in an object store, where these builds may be running: ``prune`` removes them.
-    """
-    if state.fault or not state.folder.has_locks:
-        return
-    for build in state.folders:
-        is_own = keeps_own and build in state.builds_of(wanted.plan_id)
-        if state.is_unfinished(build) and not is_own:
-            before, _ = build.record()
-            what = differences(before, wanted.options) if before else "other inputs or options"
-            if build.remove():
-                report_line(f"discarding an unfinished build with {what}")
 
 
 def overtaken(state: OutputState, failure: BuildError | OSError) -> OutputState:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -18,9 +18,9 @@ from tfshards.prep.records.dataset_files import file_problems
 from tfshards.prep.sources.staging_folder import staged_folders, unfinished_in
 from tfshards.prep.writing.build_folder import BuildFolder, build_folders, is_owned
 from tfshards.schemas import InputError, Manifest, read_manifest
-from tfshards.schemas.errors import counted, listed, one_line, size
+from tfshards.schemas.errors import counted, listed, size
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.names import MANIFEST_NAME, RECORD_NAME, WORK_NAME
+from tfshards.schemas.names import MANIFEST_NAME, RECORD_NAME
 from tfshards.schemas.storage import AnyPath, any_path
 
 _SHOWN = 5
@@ -132,8 +132,6 @@ def restore(dataset: str | os.PathLike[str], folder: str) -> Manifest:
                 f"build {folder} of {output} is damaged and cannot be restored: {fault}; choose "
                 "another, which 'tfshards generations' lists"
             )
-        if manifest == state.manifest:
-            report_line(f"{output}: {folder} is the dataset already")
         return commit(complete[folder], manifest, state)
 
 
@@ -141,22 +139,29 @@ def copy_equal_shards(folder: AnyPath, manifest: Manifest, damaged: Collection[s
     """Replace damaged shards by equal ones of other builds, such as a repeated one; return their paths.
 
     The bytes of what is copied are compared with the digest.
+
+    Raises:
+        OSError: a copy cannot be written, or what was found to be equal cannot be read any more.
     """
-    lost = [shard for shard in manifest.shards if shard.path in damaged]
+
+    def is_equal(path: AnyPath, digest: str) -> bool:
+        with suppress(OSError):
+            return path.digest() == digest
+        return False
+
+    lost = {shard.path: shard.digest for shard in manifest.shards if shard.path in damaged}
     others = filter(None, [build.manifest() for build in build_folders(folder)]) if lost else ()
+    shards = [shard for other in others for shard in other.shards if shard.path not in damaged]
     done: list[str] = []
-    for other in others:
-        paths = {shard.digest: folder / shard.path for shard in other.shards if shard.path not in damaged}
-        for shard in lost:
-            equal = paths.get(shard.digest)
-            with suppress(OSError):
-                if shard.path in done or equal is None or equal.digest() != shard.digest:
-                    continue
-                with equal.open_regular() as file:
-                    blocks = iter(partial(file.read, _BLOCK_BYTES), b"")
-                    if replace_damaged(folder, shard.path, blocks):
-                        report_line(f"{shard.path}: copied from {equal}")
-                        done.append(shard.path)
+    for path, digest in lost.items():
+        alike = (folder / shard.path for shard in shards if shard.digest == digest)
+        equal = next((each for each in alike if is_equal(each, digest)), None)
+        if equal is None:
+            continue
+        with equal.open_regular() as file:
+            if replace_damaged(folder, path, iter(partial(file.read, _BLOCK_BYTES), b"")):
+                report_line(f"{path}: copied from {equal}")
+                done.append(path)
     return done
 
 
@@ -172,23 +177,7 @@ def replace_damaged(dataset: AnyPath, path: str, blocks: Iterable[bytes]) -> boo
     return True
 
 
-@dataclass(frozen=True, repr=False)
-class Pruned:
-    """A file, or a folder of unfinished work, that was removed.
-
-    Attributes:
-        path: path relative to the dataset's folder; of a folder it ends with a slash.
-        num_bytes: bytes that became free.
-    """
-
-    path: str
-    num_bytes: int
-
-    def __repr__(self) -> str:
-        return one_line(f"{self.path} ({size(self.num_bytes)})")
-
-
-def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pruned]:
+def prune(dataset: str | os.PathLike[str]) -> list[str]:
     """Remove the files of earlier and unfinished builds.
 
     These are the generations that the dataset has replaced, which cannot be restored afterwards, and
@@ -199,10 +188,9 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
 
     Args:
         dataset: folder of a dataset, or of a build that was not committed, or its URL.
-        dry_run: only return what would be removed.
 
     Returns:
-        The files that were removed.
+        The paths of the files in the dataset's folder that were removed.
 
     Raises:
         OptionsError: the path is a URL of a store that is not supported.
@@ -230,30 +218,16 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
         needed = {*state.manifest.data_paths} if state.manifest else set[str]()
         if state.current:
             needed.add(f"{state.current}/{MANIFEST_NAME}")
-        found: list[Pruned] = []
+        found: dict[str, int] = {}
         try:
             for build in state.folders:
                 kept = {plain_name(path) for path in needed if plain_folder(path) == build.name}
-                found += _removed(build, build.remove(kept, dry_run=dry_run))
+                sizes = build.remove(kept)
+                found |= {f"{build.name}/{name}": sizes[name] for name in sorted(sizes)}
             for path in staged:
-                found.append(Pruned(f"{path.name}/", sum(path.sizes_below().values())))
-                if not dry_run:
-                    path.delete_tree(RECORD_NAME)
+                found[f"{path.name}/"] = sum(path.sizes_below().values())
+                path.delete_tree(RECORD_NAME)
         except OSError as error:
             raise InputError(f"{error.filename}: {error.strerror}") from error
-    done = "would remove" if dry_run else "removed"
-    total = f"{counted(len(found), 'file')}, {size(sum(item.num_bytes for item in found))}"
-    report_line(f"{folder}: {done} {total}" if found else f"{folder}: nothing to remove")
-    return found
-
-
-def _removed(build: BuildFolder, sizes: Mapping[str, int]) -> Iterator[Pruned]:
-    """Yield the files of a build that were removed, and its work as one folder."""
-    in_work = [num_bytes for name, num_bytes in sizes.items() if plain_folder(name) == WORK_NAME]
-    yield from (
-        Pruned(f"{build.name}/{name}", sizes[name])
-        for name in sorted(sizes)
-        if plain_folder(name) != WORK_NAME
-    )
-    if in_work:
-        yield Pruned(f"{build.name}/{WORK_NAME}/", sum(in_work))
+    report_line(f"{folder}: removed {counted(len(found), 'file')}, {size(sum(found.values()))}")
+    return [*found]

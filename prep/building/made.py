@@ -42,10 +42,6 @@ class Made:
         """What made this generation: the kind of source of a build, or the verb that derived it."""
         return str(self.options.get("made_by", self.source or ""))
 
-    def count_of(self, edit: str) -> int:
-        """Return the number of ``removed`` keys, or of ``relabeled`` examples, over all edits."""
-        return cast("int", self.options.get(edit, 0))
-
     @property
     def origins(self) -> list[Made]:
         """The datasets that this one was made from."""
@@ -53,10 +49,6 @@ class Made:
         held = [self.options.get("origin"), *(several if isinstance(several, list) else ())]
         found = [each.get("options") for each in held if isinstance(each, dict)]
         return [Made(options) for options in found if isinstance(options, dict)]
-
-    def has(self, option: str) -> bool:
-        """Return whether an option, such as ``relabeled``, was recorded of this dataset or an origin."""
-        return option in self.options or any(origin.has(option) for origin in self.origins)
 
     def builds(self) -> Iterator[Made]:
         """Yield how the builds were made that the examples come from."""

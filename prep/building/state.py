@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -14,8 +14,8 @@ from tfshards.prep.progress.lines import Meter
 from tfshards.prep.records.dataset_files import digest_problems, file_problems
 from tfshards.prep.sources.staging_folder import staged_folders
 from tfshards.prep.writing.build_folder import BuildFolder, build_folders, foreign
-from tfshards.schemas import FormatError, InputError, Manifest, Problem, Shard, TfshardsError, read_manifest
-from tfshards.schemas.errors import counted, listed
+from tfshards.schemas import FormatError, InputError, Manifest, Problem, read_manifest
+from tfshards.schemas.errors import listed
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest import is_manifest
 from tfshards.schemas.names import MANIFEST_NAME
@@ -79,17 +79,11 @@ class OutputState:
         """Return whether a build is not finished; what ``prune`` has left of one is needed by later ones."""
         return build not in self.generations and build.name not in self._named
 
-    def new_folder(self, plan_id: str, stamps: str = "") -> BuildFolder:
-        """Return the folder for a build of a plan: an unfinished one, or else the next one.
-
-        One whose manifest is damaged is written again if inputs with these stamps give the bytes that it had.
-        """
+    def new_folder(self, plan_id: str) -> BuildFolder:
+        """Return the folder for a build of a plan: an unfinished one, or else the next one."""
         builds = self.builds_of(plan_id)
-        for build in builds:
-            is_lost = build in self.generations and not self.generations[build]
-            is_same = is_lost and build.name not in self._named and build.record()[1] == stamps
-            if is_same or self.is_unfinished(build):
-                return build
+        if unfinished := [build for build in builds if self.is_unfinished(build)]:
+            return unfinished[0]
         used = {build.name for build in builds}
         names = (plan_id if number == 1 else f"{plan_id}-{number}" for number in range(1, len(used) + 2))
         return BuildFolder(self.folder, next(name for name in names if name not in used))
@@ -203,14 +197,6 @@ def check_replaceable(state: OutputState, wanted: Wanted, *, overwrite: bool) ->
         raise InputError(f"{folder} has records of another program; use another output", code="foreign-file")
     if overwrite or wanted.is_in(manifest):
         return
-    removed, relabeled = map(made_of(manifest).count_of, ("removed", "relabeled"))
-    if removed or relabeled:
-        raise InputError(
-            f"{folder} holds a dataset that was edited: {counted(removed, 'example')} removed, {relabeled:,} "
-            "relabeled. To add new inputs, use 'tfshards append'; overwrite=True builds the dataset anew "
-            "from the source, which undoes the edits; or choose another output",
-            code="dataset-differs",
-        )
     name = "" if manifest.name == wanted.name else f"another name ({manifest.name!r}) and "
     differing = f"with {name}{differences(manifest.options, wanted.options)}"
     raise InputError(
@@ -227,11 +213,6 @@ def damage_of(folder: AnyPath, manifest: Manifest, *, is_compared: bool) -> list
     are_missing = (isinstance(size, OSError) for size in folder.file_sizes(manifest.data_paths).values())
     if not (is_compared or any(are_missing) or file_problems(manifest, folder)):
         return []
-    return damage_of_shards(folder, manifest.shards) + digest_problems(folder, manifest.other_digests)
-
-
-def damage_of_shards(folder: AnyPath, shards: Sequence[Shard]) -> list[Problem]:
-    """Return the files of shards that are missing or have other bytes than their digests say."""
 
     def compare(item: tuple[Mapping[str, str], int], tick: Tick) -> list[Problem]:
         digests, num_bytes = item
@@ -239,19 +220,9 @@ def damage_of_shards(folder: AnyPath, shards: Sequence[Shard]) -> list[Problem]:
         tick(num_bytes)
         return found
 
-    items = [(shard.digests, shard.num_bytes) for shard in shards]
+    items = [(shard.digests, shard.num_bytes) for shard in manifest.shards] + [(manifest.other_digests, 0)]
     with Meter("compare", sum(num_bytes for _, num_bytes in items)) as meter:
         return [problem for found in in_threads(compare, items, meter.add) for problem in found]
-
-
-def outlook(state: OutputState, wanted: Wanted) -> list[str]:
-    """Return lines about the dataset that a build will find in its output; none if there is no dataset."""
-    try:
-        check_replaceable(state, wanted, overwrite=False)
-    except TfshardsError as error:
-        return [str(error)]
-    line = f"{state.folder} already holds this build, unless the content of inputs has changed"
-    return [line] if state.manifest else []
 
 
 def differences(before: Mapping[str, Json], after: Mapping[str, Json]) -> str:

@@ -101,7 +101,6 @@ class Job(ABC):
         plans: Iterable[ShardPlan],
         *,
         what: str = "",
-        is_balancing: bool = False,
         space: Callable[[Amount], int] | None = None,
     ) -> dict[ShardId, Amount]:
         """Write the plans of shards; return the shards that are not finished, with their sizes.
@@ -130,13 +129,10 @@ class Job(ABC):
         kept = {shard for shard, is_intact in zip(found, are_intact, strict=True) if is_intact}
         missing = {shard: number for shard, (_, number) in planned.items() if shard not in kept}
         of = counted(len(planned), "shard")
-        if is_balancing:
-            report_line(f"balancing after rejects: {len(missing)} of {of} to rewrite")
-        elif kept:
-            report_line(f"resuming the {what}: {len(kept)} of {of} finished")
-        elif planned:
+        if planned:
             examples, num_bytes = _total(missing.values())
-            report_line(f"starting {what}: {counted(examples, 'example')}, {size(num_bytes)}, {of}")
+            left = f"{counted(examples, 'example')}, {size(num_bytes)}"
+            report_line(f"{what}: {len(missing):,} of {of} to write, {left}")
         if space:
             folder.dataset.require_space(space(_total(missing.values())), "the dataset")
         # their records may be there, but their files may be damaged
@@ -185,7 +181,7 @@ def run_work(run: Callable[[Work], None], work: Work, output: AnyPath) -> None:
     except OSError as failure:
         raise BuildError(system_fault(output, failure)) from failure
     except Exception as failure:
-        raise BuildError(str(failure) or type(failure).__name__) from failure
+        raise BuildError(f"{type(failure).__name__}: {failure}") from failure
 
 
 def _total(sizes: Iterable[Amount]) -> Amount:

@@ -230,11 +230,6 @@ def _check_fit(listing: Listing, options: Mapping[str, Json], origin: Origin, *,
     schema = listing.schema
     if new_classes:
         schema = replace(schema, class_names=schema.class_names[: len(manifest.schema.class_names)])
-    if options["source"] == "images" and manifest.schema.label and not schema.label:
-        raise InputError(
-            f"{root} has classes, but the source has no folders of classes; name the folder above, which "
-            "holds the folder of each class"
-        )
     check_same_schema(manifest.schema, str(root), schema, "the source")
 
 
@@ -252,8 +247,8 @@ def _check_rows(reader: Reader, origin: Origin, numbers: IntArray) -> None:
     )
     if len(numbers) and numbers.min() < 0:
         raise fault
-    if listing.labels is not None and made_of(manifest).has("relabeled"):
-        # contents are compared with the labels that the examples have
+    if listing.labels is not None:
+        # contents are compared with the labels that the examples have, perhaps since a relabel
         labels = listing.labels.copy()
         labels[numbers] = labels_of(origin, manifest.shards)
         listing = replace(listing, labels=labels)

@@ -143,10 +143,10 @@ class Diff:
 def diff(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> Diff:
     """Compare the examples and the options of two datasets.
 
-    Examples with the same key are compared by the number of their class, and if that is equal, by the length
-    and the checksum of the record, unless the features of the datasets differ. Classes are compared by name.
-    Records are not read: keys, labels and lengths come from the files in ``index``, and the checksum is the
-    last 4 bytes of each record. Shards that both datasets have are not compared at all.
+    Examples with the same key are compared by the name of their class, and if that is equal, by the length
+    and the checksum of the record, unless features or numbers of classes differ. Records are not read: keys,
+    labels and lengths come from the files in ``index``, and the checksum is the last 4 bytes of each record.
+    Shards that both datasets have are not compared at all.
 
     Args:
         one: folder of the first dataset, or its URL.
@@ -171,8 +171,8 @@ def diff(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> Diff:
     splits = first.splits[in_first], second.splits[in_second]
     has_other_class, has_moved = (np.asarray(a != b, np.bool_) for a, b in (classes, splits))
     has_changed = np.zeros(len(in_first), np.bool_)
-    if {*before.schema.features} == {*after.schema.features}:
-        rows = np.flatnonzero(first.labels[in_first] == second.labels[in_second])
+    if _agree(before.schema, after.schema):
+        rows = np.flatnonzero(classes[0] == classes[1])
         has_changed[rows] = first.frames(in_first[rows]) != second.frames(in_second[rows])
 
     def changes(is_one: BoolArray, names: tuple[_Names, _Names]) -> tuple[Change, ...]:
@@ -200,15 +200,13 @@ class _Examples:
         shards: the shards.
         hashes: a hash of the key of each example.
         splits: the name of the split of each example.
-        labels: the label of each example, 0 unless both datasets have labels.
-        classes: the name of its class, its number if it has none; "" unless both have labels.
+        classes: the name of its class, its number if it has none; "" unless both datasets have labels.
     """
 
     origin: Origin
     shards: Sequence[Shard]
     hashes: npt.NDArray[np.bytes_]
     splits: _Names
-    labels: IntArray
     classes: _Names
 
     @classmethod
@@ -225,11 +223,10 @@ class _Examples:
         splits = np.repeat(np.array([split for split, _ in held], object), sizes)
         labels = labels_of(origin, shards) if schema.label and other.schema.label else None
         if labels is None:
-            labels = np.zeros(len(together), np.int64)
-            return cls(origin, shards, together, splits, labels, np.full(len(together), "", object))
+            return cls(origin, shards, together, splits, np.full(len(together), "", object))
         numbers, inverse = np.unique(labels, return_inverse=True)
         names = np.array([schema.class_name(label) for label in numbers.tolist()], object)
-        return cls(origin, shards, together, splits, labels, names[inverse.reshape(-1)])
+        return cls(origin, shards, together, splits, names[inverse.reshape(-1)])
 
     def keys(self, numbers: IntArray) -> list[str]:
         """Return the keys of some examples as text."""
@@ -272,7 +269,7 @@ def _agree(one: Schema, other: Schema) -> bool:
     names = one.class_names, other.class_names
     shared = min(map(len, names))
     have_equal_classes = names[0][:shared] == names[1][:shared] and bool(shared) == any(names)
-    return one.features == other.features and have_equal_classes
+    return {*one.features} == {*other.features} and one.label == other.label and have_equal_classes
 
 
 def _as_text(value: Json) -> str:

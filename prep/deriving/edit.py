@@ -6,13 +6,11 @@ import csv
 import io
 import json
 import os
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tfshards.prep.building.made import made_of
 from tfshards.prep.building.output import output_folder
 from tfshards.prep.building.rejects import original_of
 from tfshards.prep.deriving.derive import Derived, commit_next
@@ -21,7 +19,7 @@ from tfshards.prep.deriving.stored import Origin, Removed, damage_named, labels_
 from tfshards.prep.engines.work import Work, find_run
 from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.planning.plan import label_counts
-from tfshards.prep.progress.lines import report_line, report_warning
+from tfshards.prep.progress.lines import report_line
 from tfshards.prep.sources.classes import quoted
 from tfshards.prep.sources.keys import read_keys, to_bytes, to_text
 from tfshards.prep.writing.build_folder import Reject
@@ -36,16 +34,13 @@ from tfshards.schemas.storage.stored import LISTS
 
 _COLUMNS = ("key", "label")
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
-_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
-# Options in which the manifest holds what all edits since the last other verb have done.
-_EDITED = ("removed", "relabeled")
 # Unknown keys that the error about them lists.
 _SHOWN = 100
 
 
 def remove(
     dataset: str | os.PathLike[str],
-    keys: str | os.PathLike[str] | Collection[str | bytes],
+    keys: str | os.PathLike[str] | Collection[str | bytes | int],
     *,
     beam_args: Sequence[str] = (),
 ) -> Manifest:
@@ -81,7 +76,7 @@ def remove(
 
 def relabel(
     dataset: str | os.PathLike[str],
-    labels: str | os.PathLike[str] | Mapping[str | bytes, str | int],
+    labels: str | os.PathLike[str] | Mapping[str | bytes, str | int] | Mapping[int, str | int],
     *,
     new_classes: bool = False,
     beam_args: Sequence[str] = (),
@@ -109,7 +104,10 @@ def relabel(
         BuildError: writing stopped before the commit; the same call resumes.
     """
     check_flags(new_classes=new_classes)
-    wanted = _given_labels(labels) if isinstance(labels, Mapping) else _labels_in(labels)
+    if isinstance(labels, Mapping):
+        wanted = {_key(key): str(label) for key, label in labels.items()}
+    else:
+        wanted = _labels_in(labels)
 
     def find_edit(origin: Origin) -> _Edit | None:
         return _relabeled(origin, wanted, new_classes=new_classes)
@@ -120,7 +118,7 @@ def relabel(
 # What is asked for
 
 
-def _keys_in(keys: str | os.PathLike[str] | Collection[str | bytes]) -> list[bytes]:
+def _keys_in(keys: str | os.PathLike[str] | Collection[str | bytes | int]) -> list[bytes]:
     if isinstance(keys, (str, os.PathLike)):
         if not any_path(keys).exists():
             raise InputError(f"keys={os.fspath(keys)!r} does not exist; name a file with a key per line")
@@ -130,24 +128,16 @@ def _keys_in(keys: str | os.PathLike[str] | Collection[str | bytes]) -> list[byt
         return sorted({*found})
     if isinstance(keys, bytes) or not isinstance(keys, Iterable) or not keys:
         raise OptionsError(f"keys={keys!r} must be a file of keys, or a list of at least one key")
-    if not all(isinstance(key, (str, bytes)) for key in keys):
-        raise OptionsError("keys= must hold text or bytes; the keys of arrays are their row numbers as text")
-    return sorted({to_bytes(key) if isinstance(key, str) else key for key in keys})
+    return sorted({*map(_key, keys)})
 
 
-def _given_labels(labels: Mapping[str | bytes, str | int]) -> dict[bytes, str]:
-    """Return the name of the new class, or its number as text, by key."""
-    for key, label in labels.items():
-        is_label = isinstance(label, (str, int)) and not isinstance(label, bool)
-        if not isinstance(key, (str, bytes)) or not is_label:
-            raise OptionsError(f"labels= must map keys to classes, not {key!r} to {label!r}")
-    if not labels:
-        raise OptionsError("labels= is empty; give at least one key")
-    return {to_bytes(key) if isinstance(key, str) else key: str(label) for key, label in labels.items()}
+def _key(given: str | bytes | int) -> bytes:
+    """Return a key, which of arrays may be given as the number of a row."""
+    return given if isinstance(given, bytes) else to_bytes(str(given))
 
 
 def _labels_in(labels: str | os.PathLike[str]) -> dict[bytes, str]:
-    """Return the same from a file."""
+    """Return the name of the new class, or its number as text, by key."""
     path = any_path(labels, "labels")
     found: dict[bytes, str] = {}
     try:
@@ -188,8 +178,7 @@ class _Edit:
     Attributes:
         verb: the verb, ``remove`` or ``relabel``.
         is_removed: shape ``(num_examples,)``, whether each example is removed.
-        is_changed: the same, whether it gets another label.
-        labels: shape ``(num_examples,)``, the label of each example afterwards; 0 if there are no labels.
+        labels: shape ``(num_examples,)``, the label of each example afterwards; None if they stay.
         rejects: the rejected inputs that are left.
         removed: all removed keys.
         new_classes: names that follow those of the classes.
@@ -197,8 +186,7 @@ class _Edit:
 
     verb: str
     is_removed: BoolArray
-    is_changed: BoolArray
-    labels: IntArray
+    labels: IntArray | None
     rejects: Sequence[Reject]
     removed: Removed
     new_classes: Sequence[str] = ()
@@ -224,10 +212,8 @@ def _without(origin: Origin, wanted: Sequence[bytes]) -> _Edit | None:
         return None
     inputs = f" and {counted(len(gone), 'rejected input')}" if gone else ""
     report_line(f"removing {counted(int(is_removed.sum()), 'example')}{inputs} from {origin.root}")
-    labels, left = labels_of(origin, shards), [reject for reject in rejects if reject not in gone]
-    none = np.zeros_like(is_removed)
-    labels = none.astype(np.int64) if labels is None else labels
-    return _Edit("remove", is_removed, none, labels, left, before | {removed_line(key) for key in removed})
+    left = [reject for reject in rejects if reject not in gone]
+    return _Edit("remove", is_removed, None, left, before | {removed_line(key) for key in removed})
 
 
 def _relabeled(origin: Origin, wanted: Mapping[bytes, str], *, new_classes: bool) -> _Edit | None:
@@ -240,8 +226,7 @@ def _relabeled(origin: Origin, wanted: Mapping[bytes, str], *, new_classes: bool
     _check_known(unknown, len(wanted), origin)
     labels = old.copy()
     labels[examples] = np.array([numbers_of[label] for label in wanted.values()], np.int64)
-    is_changed: BoolArray = labels != old
-    num_changed = int(is_changed.sum())
+    num_changed = int((labels != old).sum())
     if num_same := len(examples) - num_changed:
         report_line(f"{counted(num_same, 'example')} with the wanted label already")
     if not num_changed:
@@ -249,8 +234,8 @@ def _relabeled(origin: Origin, wanted: Mapping[bytes, str], *, new_classes: bool
     report_line(f"relabeling {counted(num_changed, 'example')} of {origin.root}")
     if added:
         report_line(f"new classes: {quoted(added)}")
-    none = np.zeros_like(is_changed)
-    return _Edit("relabel", none, is_changed, labels, origin.rejects(), origin.removed(), added)
+    none = np.zeros(len(labels), np.bool_)
+    return _Edit("relabel", none, labels, origin.rejects(), origin.removed(), added)
 
 
 def _check_known(unknown: Sequence[bytes], num_wanted: int, origin: Origin) -> None:
@@ -279,7 +264,7 @@ def _classes(
     assert schema.label is not None
     limits = np.iinfo(schema.label.dtype)
     for name in unknown:
-        if not (_INTEGER.fullmatch(name) and limits.min <= int(name) <= limits.max):
+        if not (name.removeprefix("-").isdecimal() and limits.min <= int(name) <= limits.max):
             raise InputError(
                 f"{root}: the label {name!r} is not an integer of type {schema.label.dtype}, but the "
                 "classes have no names; give their numbers"
@@ -311,7 +296,11 @@ def _commit(
 
 def _derived(origin: Origin, edit: _Edit, run: Callable[[Work], None]) -> Derived:
     """Return the next generation of a dataset."""
-    manifest, changed = origin.manifest, np.flatnonzero(edit.is_changed)
+    manifest, old = origin.manifest, labels_of(origin, origin.manifest.shards)
+    before = np.zeros(manifest.num_examples, np.int64) if old is None else old
+    labels = before if edit.labels is None else edit.labels
+    is_changed: BoolArray = labels != before
+    changed = np.flatnonzero(is_changed)
     schema = replace(manifest.schema, class_names=(*manifest.schema.class_names, *edit.new_classes))
     splits: dict[str, NewSplit] = {}
     outlines: dict[str, Split] = {}
@@ -325,19 +314,16 @@ def _derived(origin: Origin, edit: _Edit, run: Callable[[Work], None]) -> Derive
                 "be removed, but a split has to keep at least one; build a dataset without this split "
                 "instead"
             )
-        splits[name] = _edited(origin, edit, split, start)
-        outlines[name] = Split(
-            (), label_counts(edit.labels[start:end][is_kept] if schema.label else None, schema)
-        )
-        _warn_of_losses(name, split, splits[name], outlines[name].label_counts)
+        splits[name] = _edited(origin, split, ~is_kept, is_changed[start:end], labels[start:end])
+        outlines[name] = Split((), label_counts(labels[start:end][is_kept] if schema.label else None, schema))
     removed = sorted(line.decode("ascii") for line in edit.removed)
-    inputs = json.dumps([manifest.to_text(), changed.tolist(), edit.labels[changed].tolist(), removed])
+    inputs = json.dumps([manifest.to_text(), changed.tolist(), labels[changed].tolist(), removed])
     return Derived(
         outline=replace(
             manifest,
             schema=schema,
             splits=outlines,
-            options=_options(origin, edit, len(changed)),
+            options=_options(origin, edit.verb),
             inputs_digest=bytes_digest(inputs.encode("ascii")),
         ),
         origins=[origin],
@@ -350,23 +336,21 @@ def _derived(origin: Origin, edit: _Edit, run: Callable[[Work], None]) -> Derive
     )
 
 
-def _edited(origin: Origin, edit: _Edit, split: Split, start: int) -> NewSplit:
-    """Return a split after an edit; only the records that are removed or changed are read.
-
-    ``start`` is the number of its first example.
-    """
+def _edited(
+    origin: Origin, split: Split, is_gone: BoolArray, is_changed: BoolArray, labels: IntArray
+) -> NewSplit:
+    """Return a split after an edit; only the records that are removed or changed are read."""
     olds: list[OldShard] = []
-    digest, end = int(split.examples_digest, 16), start
+    digest, end = int(split.examples_digest, 16), 0
     for shard in split.shards:
         first, end = end, end + shard.num_examples
-        changed = np.flatnonzero(edit.is_changed[first:end])
-        labels = dict(zip(changed.tolist(), edit.labels[first + changed].tolist(), strict=True))
-        before = np.flatnonzero(edit.is_removed[first:end] | edit.is_changed[first:end])
-        digest += _digest(origin, shard, changed, labels) - _digest(origin, shard, before, {})
-        olds.append(OldShard(0, shard, labels))
-    is_gone, new = edit.is_removed[start:end], whole(olds)
-    new = without(new, is_gone) if is_gone.any() else new
-    return replace(new, digest=f"{digest % (1 << 64):016x}")
+        changed = np.flatnonzero(is_changed[first:end])
+        new = dict(zip(changed.tolist(), labels[first + changed].tolist(), strict=True))
+        before = np.flatnonzero(is_gone[first:end] | is_changed[first:end])
+        digest += _digest(origin, shard, changed, new) - _digest(origin, shard, before, {})
+        olds.append(OldShard(0, shard, new))
+    edited = without(whole(olds), is_gone) if is_gone.any() else whole(olds)
+    return replace(edited, digest=f"{digest % (1 << 64):016x}")
 
 
 def _digest(origin: Origin, shard: Shard, records: IntArray, labels: Mapping[int, int]) -> int:
@@ -380,27 +364,8 @@ def _digest(origin: Origin, shard: Shard, records: IntArray, labels: Mapping[int
     return int(examples_digest(lengths, checksums), 16)
 
 
-def _warn_of_losses(name: str, old: Split, new: NewSplit, after: Mapping[str, int]) -> None:
-    """Warn of shards and classes that a split loses."""
-    if len(new.layout) < len(old.shards):
-        report_warning(
-            f"the split {name!r} will have {counted(len(new.layout), 'shard')} instead of "
-            f"{len(old.shards):,}, since a shard without examples is left out"
-        )
-    lost = [label for label, count in old.label_counts.items() if count and after and not after.get(label)]
-    if lost:
-        report_warning(f"the split {name!r} will have no examples of the classes {quoted(lost)}")
-
-
-def _options(origin: Origin, edit: _Edit, num_changed: int) -> dict[str, Json]:
-    """Return the options for the manifest, with those of the dataset before its first edit as its origin."""
-    made, before = made_of(origin.manifest), dict(origin.manifest.options)
-    recorded = origin.to_json()
-    recorded["options"] = {name: value for name, value in before.items() if name not in _EDITED}
-    is_edited = made.source in ("remove", "relabel") and "appended" not in before
-    counts = {"removed": len(edit.removed), "relabeled": made.count_of("relabeled") + num_changed}
-    return {
-        "source": edit.verb,
-        **{name: count for name, count in counts.items() if count},
-        "origin": before["origin"] if is_edited else recorded,
-    }
+def _options(origin: Origin, verb: str) -> dict[str, Json]:
+    """Return the options for the manifest, with the dataset before its first edit as its origin."""
+    before = origin.manifest.options
+    is_edited = before.get("source") in ("remove", "relabel") and "appended" not in before
+    return {"source": verb, "origin": before["origin"] if is_edited else origin.to_json()}

@@ -118,7 +118,7 @@ def reshard(
         return None if origin.manifest.name == new.outline.name and made == asked else new
 
     if is_next:
-        return commit_next(folder, derive_next, is_compared=True)
+        return commit_next(folder, derive_next)
     folder = output_folder(dataset, root)
     new = derive(open_origin(root))
     with claimed(folder) as state:
@@ -229,17 +229,15 @@ def check_keys_differ(origins: Sequence[Origin]) -> None:
     ]
     # S compares as V, since all hashes have the same length, and can be sorted
     together = np.concatenate(hashes).view("S16")
-    order = np.argsort(together, kind="stable")
-    repeated = order[1:][together[order[1:]] == together[order[:-1]]]
-    if not len(repeated):
+    _, firsts, counts = np.unique(together, return_index=True, return_counts=True)
+    if (counts == 1).all():
         return
-    same = np.flatnonzero(together == together[repeated.min()])
+    same = np.flatnonzero(together == together[firsts[counts > 1].min()])
     starts = np.cumsum([0, *map(len, hashes)])
     one, other = np.searchsorted(starts, same[:2], side="right") - 1
     key = next(islice(chain.from_iterable(_keys(origins[one])), int(same[0] - starts[one]), None))
-    in_all = "" if len(repeated) == 1 else f" ({len(repeated):,} keys in total)"
     raise InputError(
-        f"the key {to_text(key)!r} is in {origins[one].root} and in {origins[other].root}{in_all}; remove "
+        f"the key {to_text(key)!r} is in {origins[one].root} and in {origins[other].root}; remove "
         "it from one of them with 'tfshards remove'; rows without keys are identified by their numbers: "
         "build them together, as arrays such as x_train and x_test, or as a table with a column of splits"
     )
@@ -257,20 +255,18 @@ def check_same_schema(one: Schema, one_name: str, other: Schema, other_name: str
 
     The order of features does not matter, except where it determines which feature holds the class.
     """
-    both = one, other
-    features = [{repr(feature.name): f"({feature.text})" for feature in schema.features} for schema in both]
-    labels = [{"'label'": repr(schema.label.name)} if schema.label else {} for schema in both]
-    classes = [{str(label): repr(name) for label, name in enumerate(each.class_names)} for each in both]
-    for what, (first, second) in (
-        ("the feature", features),
-        ("the first scalar feature of kind", labels),
-        ("class", classes),
-    ):
-        for name in {**first, **second}:
-            found = first.get(name, "missing"), second.get(name, "missing")
-            if found[0] != found[1]:
-                difference = f"{what} {name} is {found[0]} in {one_name}, and {found[1]} in {other_name}"
-                raise InputError(f"{difference}; build one with the features and class names of the other")
+
+    def parts_of(schema: Schema) -> dict[str, str]:
+        features = {f"the feature {each.name!r}": f"({each.text})" for each in schema.features}
+        classes = {f"class {label}": repr(name) for label, name in enumerate(schema.class_names)}
+        return {**features, "the label": repr(schema.label and schema.label.name), **classes}
+
+    first, second = parts_of(one), parts_of(other)
+    for what in {**first, **second}:
+        found = first.get(what, "missing"), second.get(what, "missing")
+        if found[0] != found[1]:
+            difference = f"{what} is {found[0]} in {one_name}, and {found[1]} in {other_name}"
+            raise InputError(f"{difference}; build one with the features and class names of the other")
 
 
 def joined(parts: Sequence[Manifest], schema: Schema) -> tuple[dict[str, Split], Totals]:

@@ -284,7 +284,7 @@ class BuildFolder:
             # only an empty folder is removed
             self.work.rmdir()
 
-    def remove(self, kept: Collection[str] = (), *, dry_run: bool = False) -> dict[str, int]:
+    def remove(self, kept: Collection[str] = ()) -> dict[str, int]:
         """Remove the files of the build, except those ``kept``; return the sizes of these files by path.
 
         Files of other names stay. Then the folder stays, too, with its record, so that a later build of this
@@ -296,7 +296,7 @@ class BuildFolder:
         # at last, so that what a power failure brings back is known to be of tfshards
         last = [] if {*sizes} - {RECORD_NAME, *names, *work} else [RECORD_NAME]
         removed = {name: sizes[name] for name in [*names, *last, *work] if name in sizes}
-        if dry_run or not removed:
+        if not removed:
             return removed
         self.remove_work()
         self.root.delete_files(names)

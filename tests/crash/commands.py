@@ -120,7 +120,6 @@ COMMANDS: dict[str, Command] = {
         before=(_IMAGES, f"{_IMAGES} {_AGAIN} 1"),
         then=f"{_IMAGES} {_AGAIN} 3",
     ),
-    # the last one discards a replacement that was not committed
     "build other inputs": Command(line=_CHANGED, before=(_IMAGES,), then=f"{_IMAGES} --overwrite"),
     # other times, the same content
     "build touched inputs": Command(

@@ -64,8 +64,8 @@ VIEW, NO_NPY, NO_ZIP = "data/FOLDER/dataset_info.json", "is not an .npy file", "
 BINARY = "is UTF-16, UTF-32 or binary"
 INDEX = "found/ADOPTED/index/found-train.tfrecord-00001-of-00002.idx"
 CASES = {
-    # it is written with the others
-    "a view": (VIEW, CHECKSUM, 0, "the previous generation"),
+    # it is written again
+    "a view": (VIEW, CHECKSUM, 0, "the content is the same"),
     "a view, verified": (VIEW, "verify data", 1, {**FAULTS, "hole": "its bytes have changed"}),
     "rejects": ("data/FOLDER/rejected.jsonl", "reshard data other --shards 1", 1, FAULTS),
     "the record of a build": ("data/FOLDER/build.json", "prune data", 0, ""),

@@ -45,7 +45,7 @@ def fails(ended: Ended, message: str, workers: tuple[str, ...] = ()) -> None:
     """
     assert ended.status == 1, ended.output
     # on a busy machine a build may last long enough for lines of progress
-    progress = re.compile(r"starting |resuming |balancing |repairing |\w+: [\d,]+ of [\d,]+ examples, ")
+    progress = re.compile(r"repairing |[\w ]+: [\d,]+ of [\d,]+ (examples, |shards? )")
     lines = [line for line in ended.output.splitlines() if not progress.match(line)]
     if workers:
         assert re.fullmatch(f"tfshards: {message}", lines[-1]), ended.output

@@ -53,8 +53,10 @@ def test_a_note_that_cannot_be_read_prevents_no_build(data, out):
     record.write_bytes(record.read_bytes().partition(b', "options"')[0] + data)
     log: list[str] = []
     logged(built, log.append)(out, seed=1)
-    assert log[0].startswith("discarding an unfinished build")
+    assert log[0].endswith(f"'tfshards prune' removes: {record.parent.name}")
     assert verify(out, deep=True)
+    assert prune(out)
+    assert not record.exists()
 
 
 def test_a_dataset_of_a_later_release_is_kept_until_it_is_replaced(out):

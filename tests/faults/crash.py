@@ -7,7 +7,6 @@ Faults that lose what was not synced are only found by ``test_power_cuts.py``: n
 _CRASHES = (
     "tests/crash/test_crashes.py::test_a_command_that_ends_at_any_step_is_completed_by_the_same_command"
 )
-_OTHERS = "tests/crash/test_crashes.py::test_another_command_after_one_that_ended_takes_nothing_of_it"
 _BUCKETS = "tests/crash/test_crashes.py::"
 _REQUESTS = f"{_BUCKETS}test_a_command_that_ends_at_any_request_is_completed_by_the_same_command"
 _OVERTAKEN = f"{_BUCKETS}test_a_pointer_that_another_command_replaced_meanwhile_is_not_overwritten"
@@ -52,13 +51,6 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
         "return all((self / name).digest() == digest for name, digest in digests.items())",
         "return True",
         f"{_POWER}[build images]",
-    ),
-    (
-        "what an unfinished build with other options has written stays",
-        "prep/building/commit.py",
-        "            if build.remove():\n",
-        "            if build.names():\n",
-        f"{_OTHERS}[build other options]",
     ),
     (
         "prune removes the record of a folder before its files",
@@ -147,9 +139,9 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
     ),
     (
         "a repaired file is written in place",
-        "prep/building/generations.py",
-        "        target.write(blocks, unfinished)\n",
-        '        target.write_bytes(b"".join(blocks))\n',
+        "prep/verification/repair.py",
+        "        target.put(data, unfinished)\n",
+        "        target.write_bytes(data)\n",
         f"{_CRASHES}[repair]",
     ),
     (

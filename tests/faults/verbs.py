@@ -37,8 +37,8 @@ FAULTS = [
     (
         "remove counts the labels of removed examples",
         "prep/deriving/edit.py",
-        "edit.labels[start:end][is_kept]",
-        "edit.labels[start:end]",
+        "label_counts(labels[start:end][is_kept]",
+        "label_counts(labels[start:end]",
         VERBS,
     ),
     (
@@ -172,8 +172,8 @@ FAULTS = [
     (
         "a build takes a damaged dataset for up to date",
         "prep/building/commit.py",
-        "        if not damage or _is_repaired(",
-        "        if True or _is_repaired(",
+        "        if not damage or _is_repaired(job, build, manifest, damage):",
+        "        if True or _is_repaired(job, build, manifest, damage):",
         VERBS,
     ),
     (

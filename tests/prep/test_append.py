@@ -212,9 +212,8 @@ def test_rows_with_another_class_or_split_stay_as_they_are(tmp_path, contents):
     assert contents(out) == before
 
 
-def test_the_advice_for_paths_that_do_not_fit_is_that_of_append(photos, tmp_path):
-    write_images(photos, range(20, 24))
-    with pytest.raises(InputError, match="name the folder above"):
+def test_a_folder_of_one_class_or_a_table_alone_does_not_fit(photos, tmp_path):
+    with pytest.raises(InputError, match=r"the feature 'label' is .* and missing in the source"):
         append(photos / "cat", tmp_path / "out")
     table = make_table(tmp_path, 12)
     build(Table(table, root=tmp_path / "images"), tmp_path / "rows")

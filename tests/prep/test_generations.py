@@ -9,7 +9,6 @@ import pytest
 
 from tests.errors import raises
 from tests.pictures import image_file, write
-from tests.reported import logged
 from tfshards.prep import (
     Arrays,
     ImageFolder,
@@ -70,9 +69,8 @@ def test_prune_removes_no_generation_if_the_manifest_of_the_dataset_is_lost(out)
     (out / "dataset.json").unlink()
     assert manifest.folder == generations(out)[0].folder
     before = sorted(out.rglob("*"))
-    for dry_run in (True, False):
-        with pytest.raises(InputError, match=manifest.folder):
-            prune(out, dry_run=dry_run)
+    with pytest.raises(InputError, match=manifest.folder):
+        prune(out)
     assert sorted(out.rglob("*")) == before
     assert restore(out, manifest.folder) == manifest
     prune(out)
@@ -89,17 +87,6 @@ def test_a_damaged_copy_of_the_manifest_is_written_again(tmp_path, contents):
         assert [one.folder for one in generations(out)] == [manifest.folder]
         assert built(out) == manifest
         assert contents(out) == before
-
-
-def test_a_build_whose_manifest_is_damaged_is_written_again_in_its_folder(tmp_path, contents):
-    out = tmp_path / "data"
-    first = built(out)
-    built(out, shards=3, overwrite=True)
-    before = contents(out)
-    (out / first.folder / "dataset.json").write_bytes(b"{")
-    assert built(out, overwrite=True) == first
-    assert {*contents(out)} == {*before}
-    assert verify(out, deep=True)
 
 
 def test_what_prune_has_left_of_a_build_is_never_written_again(tmp_path):
@@ -176,9 +163,6 @@ def test_files_of_the_user_in_the_folder_for_work_stay(tmp_path):
     assert own.read_bytes() == b"mine"
     # prune has left nothing else, and a later build of this plan uses the folder
     assert prune(out) == []
-    assert [one.path for one in prune(out, dry_run=True)] == []
-    log: list[str] = []
-    assert logged(built, log.append)(out, overwrite=True) == first
-    assert not [line for line in log if "discarding" in line]
+    assert built(out, overwrite=True) == first
     assert verify(out, deep=True)
     assert own.read_bytes() == b"mine"

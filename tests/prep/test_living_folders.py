@@ -176,7 +176,7 @@ def test_only_an_incomplete_finished_shard_is_written_again(
     before = [identity(path) for path in shards]
     damage(shards[2].parent / place.format(shard=shards[2].name))
     again = quiet_build(ImageFolder(small_folder), stopped, shards=4, options=ANY)
-    assert log[0] == "resuming the build: 3 of 4 shards finished"
+    assert log[0].startswith("build: 1 of 4 shards to write")
     now = [identity(stopped / shard.path) for shard in again.shards]
     assert [index for index in range(4) if now[index] != before[index]] == [2]
     undisturbed = tmp_path / "whole" / "out"

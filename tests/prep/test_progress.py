@@ -54,7 +54,7 @@ def test_a_caller_configures_logging(shown, caplog, tmp_path):
     assert shown() == []
     with caplog.at_level(logging.INFO, "tfshards"):
         build(Arrays({"x": np.arange(4)}), tmp_path / "other")
-    assert any("starting build: 4 examples" in message for message in caplog.messages)
+    assert any("to write, 4 examples" in message for message in caplog.messages)
 
 
 def test_libraries_report_errors_and_everything_if_verbose(shown):

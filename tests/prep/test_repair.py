@@ -227,6 +227,18 @@ def test_a_file_whose_digest_is_not_that_of_what_follows_stays(dataset, contents
     assert contents(dataset) == before
 
 
+def test_damaged_shards_are_repaired_from_inputs_with_other_times(dataset, photos, contents, quiet_build):
+    before, manifest = contents(dataset), read_manifest(dataset)
+    flip(first_shard(dataset))
+    for path in photos.rglob("*.png"):
+        os.utime(path, ns=(5, 5))
+    assert build(quiet_build, photos, dataset, overwrite=True) == manifest
+    after = contents(dataset)
+    record = f"{manifest.folder}/build.json"
+    assert before.pop(record) != after.pop(record)
+    assert after == before
+
+
 def test_shards_of_a_build_that_prune_left_in_part_are_copied_from_a_repeated_one(
     photos, tmp_path, contents, quiet_build
 ):

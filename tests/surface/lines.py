@@ -76,7 +76,6 @@ FLAGS = {
     "--decode": SWITCH,
     "--deep": SWITCH,
     "--distance": Flag(("x", "-1", "49", "٣")),
-    "--dry-run": SWITCH,
     "--duplicates": choice("drop"),
     "--epoch": Flag(("x", "-1")),
     "--epochs": Flag(("x", "1:x"), named="x"),

@@ -182,18 +182,6 @@ def test_a_build_that_rejects_too_much_names_the_files_and_where_all_are_listed(
     assert any(word.endswith("/rejected.jsonl") for row in rows for word in row)
 
 
-def test_a_plan_writes_nothing_and_reports_what_the_output_holds(here):
-    for line, named in (
-        ("plan images photos data", "shards"),
-        ("plan images photos data --shards 2", "data"),
-    ):
-        before = snapshot(".")
-        status, out, err = run(line)
-        assert (status, "train" in out, err.count("\n")) == (0, True, 1), err
-        assert named in err
-        assert snapshot(".") == before
-
-
 def test_links_lead_out_of_a_folder_only_on_request(own):
     write("outside/8.png", Path("photos/cat/0.png").read_bytes())
     Path("photos/cat/8.png").symlink_to("../../outside/8.png")
@@ -236,8 +224,7 @@ def test_a_plan_writes_nothing_but_fits_the_build(line, own):
     assert run(f"build {line}").status == 0
     manifest = read_manifest("new")
     again, planned_again = run_json(f"plan {line}")
-    # recognized as the plan of the dataset
-    assert (planned_again, again.err.count("\n")) == (plan, 1)
+    assert (planned_again, again.err) == (plan, "")
     assert plan["schema"] == manifest.schema.to_json()
     assert [*plan["splits"]] == [*manifest.splits]
     for name, split in manifest.splits.items():
