@@ -212,7 +212,7 @@ def finish(
     path, text = target.root / MANIFEST_NAME, manifest.to_text().encode("ascii")
     check_readable(text, path)
     written = list(finished.values())
-    if not target.root.has_locks:
+    if target.root.is_far:
         for done, is_intact in zip(written, target.intact(written), strict=True):
             if not is_intact:
                 raise BuildError(
@@ -282,7 +282,7 @@ def discard_unfinished(state: OutputState, wanted: Wanted, *, keeps_own: bool) -
     If the manifest cannot be read, nothing is removed, since the files that it names are not known. Nor is
     anything in an object store, where these builds may be running: ``prune`` removes them.
     """
-    if state.fault or not state.folder.has_locks:
+    if state.fault or state.folder.is_far:
         return
     for build in state.folders:
         is_own = keeps_own and build in state.builds_of(wanted.plan_id)
@@ -299,7 +299,7 @@ def overtaken(state: OutputState, failure: BuildError | OSError) -> OutputState:
     Two builds in a store may run at the same time. Builds of one plan write the same bytes under the same
     keys, others have other folders, and the pointer is replaced only by the first of them that ends.
     """
-    if not state.folder.has_locks:
+    if state.folder.is_far:
         now = inspect_output(state.folder)
         if now.version != state.version and now.manifest is not None:
             return now

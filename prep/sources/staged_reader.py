@@ -301,7 +301,7 @@ def _read_spilled(folder: AnyPath, origins: Sequence[bytes]) -> list[tuple[bytes
     path, numbers = spill_path(folder, origins[0]), [NUMBERS.unpack(each[NAME_BYTES:]) for each in origins]
     try:
         if path.is_far:
-            data = [path.read_range(offset, offset + length) for offset, length, _ in numbers]
+            data = [bytes(path.read_range(offset, offset + length)) for offset, length, _ in numbers]
         else:
             with path.open_regular(buffering=0) as file:
                 data = [os.pread(file.fileno(), length, offset) for offset, length, _ in numbers]

@@ -40,8 +40,6 @@ _RETRIES = {
     "retry_timeout": timedelta(seconds=60),
     "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=5), "base": 4},
 }
-# Seconds before a listing that was cut is continued.
-LISTING_WAITS = (0.2, 1, 3)
 # The time until the first byte of an answer includes sending the request, which for the parts of an
 # upload, sent at the same time, is longer.
 _CLIENT = {"connect_timeout": "5s", "read_timeout": "15s", "timeout": "1h"}
