@@ -168,11 +168,7 @@ class Manifest(JsonRecord):
         if not re.fullmatch(ID_PATTERN, self.build_id):
             named["build_id"] = f"is {shown(self.build_id)}, must be {ID_DIGITS} lower-case hex digits"
         for name in ("inputs_digest", "removed_digest", "rejects_digest"):
-            digest = getattr(self, name)
-            is_missing = name == "rejects_digest" and self.totals.rejected and not digest
-            named[name] = digest_fault(digest) if digest or is_missing else None
-        if self.rejects_digest and not self.totals.rejected:
-            named["rejects_digest"] = "is given, but totals.rejected is 0"
+            named[name] = digest_fault(getattr(self, name)) if getattr(self, name) else None
         if not self.splits:
             named["splits"] = "is empty, must hold at least one split"
         if self.totals.accepted != self.num_examples:
@@ -185,25 +181,7 @@ class Manifest(JsonRecord):
         paths = [shard.path for shard in self.shards]
         if len(set(paths)) < len(paths):
             named["splits"] = f"lists the shard {shown(repeated(paths))} more than once"
-        return next(((name, fault) for name, fault in named.items() if fault), None) or self._shard_fault()
-
-    def _shard_fault(self) -> tuple[str, str] | None:
-        """Return the first fault in what the schema and the compression say of splits and shards."""
-        schema = self.schema
-        for name, split in self.splits.items():
-            place = at("splits", name)
-            if fault := split.label_fault(schema.label, schema.class_names):
-                return f"{place}.{fault[0]}", fault[1]
-            for index, shard in enumerate(split.shards):
-                for role, digest in (("label", shard.labels_digest), ("key", shard.keys_digest)):
-                    has_role = (schema.label if role == "label" else schema.key) is not None
-                    if bool(digest) != has_role:
-                        found = f"is {shown(digest)}, but the schema has {'a' if has_role else 'no'} {role}"
-                        return f"{place}.shards[{index}].{role}s_digest", found
-                if self.compression == "none" and shard.record_bytes != shard.num_bytes:
-                    found = f"is {shard.num_bytes}, but the records have {shard.record_bytes} bytes"
-                    return f"{place}.shards[{index}].num_bytes", f"{found} without compression"
-        return None
+        return next(((name, fault) for name, fault in named.items() if fault), None)
 
 
 def parse_manifest(text: str, subject: str) -> Manifest:
