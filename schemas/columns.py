@@ -214,7 +214,7 @@ class Columns:
         else:
             values = values.astype(scalar_dtype(feature), copy=False)
         if feature.is_ragged:
-            if values.shape[1] % feature.row_elements:
+            if values.shape[1] % feature.num_elements:
                 raise ValueError(feature.name)
             return objects([row.reshape(-1, *cast("tuple[int, ...]", feature.shape[1:])) for row in values])
         if values.shape[1] != feature.num_elements:

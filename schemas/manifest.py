@@ -26,12 +26,11 @@ from tfshards.schemas.json_reader import (
     take,
 )
 from tfshards.schemas.names import (
-    ID_DIGITS,
+    FOLDER_PATTERN,
     ID_PATTERN,
     MANIFEST_NAME,
     REJECTS_NAME,
     REMOVED_NAME,
-    folder_fault,
     id_of,
     name_fault,
     view_path_fault,
@@ -87,11 +86,11 @@ class Manifest(JsonRecord):
     build_id: str
     folder: str
     schema: Schema
+    compression: Compression = field(default="none", kw_only=True)
     splits: Mapping[str, Split]
     totals: Totals
     options: Mapping[str, Json] = field(default_factory=dict)
     split_cuts: Mapping[str, Json] = field(default_factory=dict)
-    compression: Compression = "none"
     rejects_digest: str = ""
     inputs_digest: str = ""
     removed_digest: str = ""
@@ -157,16 +156,14 @@ class Manifest(JsonRecord):
     def to_json(self) -> dict[str, Json]:
         """Return the manifest as JSON values, without its digest."""
         values = as_json(self) | {"splits": {name: split.to_json() for name, split in self.splits.items()}}
-        ordered = {
-            name: values[name] for name in ("name", "build_id", "folder", "schema", "compression", *values)
-        }
-        return {"format_version": FORMAT_VERSION, "requires": REQUIRES, **ordered}
+        return {"format_version": FORMAT_VERSION, "requires": REQUIRES, **values}
 
     def fault(self) -> tuple[str, str] | None:
         """Return the place of the first fault in what the parts hold together, and its text, or None."""
-        named = {"name": name_fault(self.name), "folder": folder_fault(self.folder)}
-        if not re.fullmatch(ID_PATTERN, self.build_id):
-            named["build_id"] = f"is {shown(self.build_id)}, must be {ID_DIGITS} lower-case hex digits"
+        named = {"name": name_fault(self.name)}
+        for name, pattern in (("build_id", ID_PATTERN), ("folder", FOLDER_PATTERN)):
+            if not re.fullmatch(pattern, getattr(self, name)):
+                named[name] = f"is {shown(getattr(self, name))}, must match {pattern}"
         for name in ("inputs_digest", "removed_digest", "rejects_digest"):
             named[name] = digest_fault(getattr(self, name)) if getattr(self, name) else None
         if not self.splits:
@@ -273,18 +270,10 @@ def is_manifest(path: AnyPath) -> bool:
 def _no_dataset(root: AnyPath, error: OSError) -> InputError:
     if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
         return InputError(f"{root / MANIFEST_NAME} cannot be read: {error.strerror}")
-    try:
-        if not root.exists():
-            return InputError(f"{root} does not exist")
-        if not root.is_dir():
-            return InputError(f"{root} is a file; name the folder that holds {MANIFEST_NAME}")
-    except OSError as fault:
-        # such as a bucket that does not exist
-        return InputError(f"{root}: {fault.strerror}")
     return InputError(
-        f"{root} is not a dataset: it has no {MANIFEST_NAME}. Run an unfinished build again to finish it; "
-        "if the file was lost, 'tfshards generations' lists what 'tfshards restore' can make the dataset "
-        "again",
+        f"{root} is not a dataset, since {MANIFEST_NAME} does not exist there ({error.strerror}). Run an "
+        "unfinished build again to finish it; if the file was lost, 'tfshards generations' lists what "
+        "'tfshards restore' can make the dataset again",
         code="dataset-missing",
     )
 

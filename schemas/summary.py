@@ -8,10 +8,8 @@ from tfshards.schemas.errors import listed, one_line
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.schema import Schema
 
-# More classes than these are summed up by those with most and with fewest examples.
+# Of more classes than these, those with most examples are listed.
 SHOWN_CLASSES = 20
-# Characters of the name of a class in a summary.
-_SHOWN_NAME = 40
 
 
 def schema_lines(schema: Schema) -> list[str]:
@@ -33,15 +31,14 @@ def class_lines(
 ) -> list[str]:
     """Return a table of the classes in the order of their numbers, with a column of counts per split.
 
-    With many classes, it has those with the most and the fewest examples, unless ``all_classes`` asks for
-    every class, with its full name.
+    With many classes, it has those with the most examples, unless ``all_classes`` asks for every class.
     """
     names = _class_order(counts, schema)
     if not names:
         return [_uncounted(schema, all_classes=all_classes)]
 
     def rows(names: Sequence[str]) -> list[tuple[str, ...]]:
-        shown = [escaped(name) if all_classes else _cut(escaped(name)) for name in names]
+        shown = map(escaped, names)
         found = [[f"{split.get(name, 0):,}" if split else "-" for split in counts.values()] for name in names]
         return [(name, *cells) for name, cells in zip(shown, found, strict=True)]
 
@@ -50,10 +47,8 @@ def class_lines(
         return table([*head, *rows(names)])
     # of equal classes, the first ones
     names.sort(key=lambda name: -sum(split.get(name, 0) for split in counts.values()))
-    half = SHOWN_CLASSES // 2
-    left = len(names) - SHOWN_CLASSES
-    more = (f"and {left:,} more class{'es' if left > 1 else ''}", *("" for _ in counts))
-    return [line.rstrip() for line in table([*head, *rows(names[:half]), more, *rows(names[-half:])])]
+    more = f"and {len(names) - SHOWN_CLASSES:,} more classes, none of them larger"
+    return [*table([*head, *rows(names[:SHOWN_CLASSES])]), more]
 
 
 def _class_order(counts: Mapping[str, Mapping[str, int]], schema: Schema | None) -> list[str]:
@@ -73,17 +68,11 @@ def _uncounted(schema: Schema | None, *, all_classes: bool) -> str:
     many = [feature.name for feature in schema.features if feature.is_label] if schema else []
     if not many or schema is None:
         return "no labels"
-    names = [escaped(name) if all_classes else _cut(escaped(name)) for name in schema.class_names]
     what = "examples have several" if schema[many[0]].is_ragged else "some examples have none (-1)"
     several = f"{escaped(many[0])}: classes are not counted, since {what}"
+    names = [*map(escaped, schema.class_names)]
     most = len(names) if all_classes else SHOWN_CLASSES
     return f"{several}; the classes are {listed(names, most)}" if names else several
-
-
-def _cut(name: str) -> str:
-    """Return a long name without its middle."""
-    kept = (_SHOWN_NAME - 1) // 2
-    return name if len(name) <= _SHOWN_NAME else f"{name[: _SHOWN_NAME - 1 - kept]}…{name[-kept:]}"
 
 
 def span(values: Sequence[int]) -> str:

@@ -252,9 +252,8 @@ class BuildFolder:
 
     def marks_of(self, shard: Shard) -> dict[str, str]:
         """Return the ETags of a written shard and its companions by path; none on a disk."""
-        statuses = zip(shard.files, map(self.dataset.__truediv__, shard.files), strict=True)
-        found = {name: path.version() for name, path in statuses}
-        return {name: status.e_tag for name, status in found.items() if status and status.e_tag}
+        found = self.dataset.each(lambda name: (name, (self.dataset / name).version()), shard.files)
+        return {name: status.e_tag for name, status in found if status and status.e_tag}
 
     def intact(self, done: Iterable[FinishedShard]) -> list[bool]:
         """Return of each finished shard whether it and its companions are still as they were written."""

@@ -5,6 +5,7 @@ A pipe blocks whoever opens it, a device may never end, and a sparse file has te
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -53,10 +54,7 @@ class LocalPath(PosixPath, Stored):
 
     def get(self, most_bytes: int) -> tuple[os.stat_result, bytes | None]:
         """Return status and content of a regular file, without content if it has more than ``most_bytes``."""
-        with self.open_regular() as file:
-            status = os.fstat(file.fileno())
-            # not up to the end, which files of /proc may not have
-            return status, file.read(status.st_size) if status.st_size <= most_bytes else None
+        return read_most(os.fspath(self), most_bytes)
 
     def read_range(self, start: int, end: int, version: str | None = None) -> bytes:
         """Return the bytes ``[start, end)``; with the ETag of an object, only of this version of it.
@@ -225,14 +223,18 @@ class _LocalSink:
 def read_most(path: str | bytes, most_bytes: int) -> tuple[os.stat_result, bytes | None]:
     """Return the status and the content of a file; no content if it has more than ``most_bytes``.
 
-    It is fast for many small files, and does not check that they are regular.
+    It is fast for many small files. OSError is raised also of a pipe, a device or a socket.
     """
-    # os.open makes a third of the system calls of open; O_NONBLOCK, because the file may have become a pipe
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    # os.open makes a third of the system calls of open
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | _FLAGS)
     try:
-        data = os.read(descriptor, most_bytes)
-        while len(data) < most_bytes and (more := os.read(descriptor, most_bytes - len(data))):
+        before = os.fstat(descriptor)
+        _check_regular(before, path)
+        data, left = b"", min(before.st_size, most_bytes)
+        # not up to the end, which files of /proc may not have
+        while len(data) < left and (more := os.read(descriptor, left - len(data))):
             data += more
+        # a file that is changed meanwhile has another time
         status = os.fstat(descriptor)
     finally:
         os.close(descriptor)
@@ -251,6 +253,7 @@ def _opened(path: str, flags: int) -> int:
 
 
 def _check_regular(status: os.stat_result, path: str | bytes) -> None:
-    # of a folder, ``open`` itself reports what it is
-    if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fsdecode(path))
+    if not stat.S_ISREG(status.st_mode):
         raise OSError(None, "is not a regular file", os.fsdecode(path))

@@ -12,14 +12,11 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import BinaryIO, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import BinaryIO, ClassVar, NamedTuple, Protocol
 
 from tfshards.schemas.compression import MAX_RATIO, unpacked
 from tfshards.schemas.digests import HASH, NUM_LAST_BYTES, digest_of
-from tfshards.schemas.storage.reader import RemoteStatus, Status, in_flight
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
+from tfshards.schemas.storage.reader import Item, RemoteStatus, Result, Status, in_flight
 
 # Larger blocks no longer fit the caches of the cores, and are slower.
 _BLOCK = 1 << 20

