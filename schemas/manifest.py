@@ -40,7 +40,6 @@ from tfshards.schemas.split import Shard, Split, Totals, digest_fault
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.stored import METADATA
 from tfshards.schemas.summary import (
-    SHOWN_CLASSES,
     class_lines,
     role_lines,
     schema_lines,
@@ -99,8 +98,18 @@ class Manifest(JsonRecord):
     optional: ClassVar[tuple[str, ...]] = ("views",)
 
     def __repr__(self) -> str:
-        """Return the text that ``tfshards info`` prints."""
-        return manifest_text(self)
+        """Return a table of splits, features, classes and totals, as ``tfshards info`` prints them."""
+        rows = [("split", "examples", "shards", "bytes", "examples per shard")]
+        for name, split in self.splits.items():
+            sizes = [shard.num_examples for shard in split.shards]
+            numbers = f"{split.num_examples:,}", f"{len(sizes):,}", size(split.num_bytes), span(sizes)
+            rows.append((name, *numbers))
+        inside = f" in the folder {self.folder}" if self.folder else ""
+        compression = "" if self.compression == "none" else f", {self.compression}"
+        lines = [f"{self.name}, build {self.build_id}{inside}{compression}", *table(rows)]
+        lines += [*schema_lines(self.schema), *role_lines(self.options)]
+        lines += class_lines({name: split.label_counts for name, split in self.splits.items()}, self.schema)
+        return "\n".join([*lines, *_totals_lines(self)])
 
     @property
     def shards(self) -> tuple[Shard, ...]:
@@ -276,23 +285,6 @@ def _no_dataset(root: AnyPath, error: OSError) -> InputError:
         "'tfshards restore' can make the dataset again",
         code="dataset-missing",
     )
-
-
-def manifest_text(manifest: Manifest, *, all_classes: bool = False) -> str:
-    """Return a table of splits, features, classes, with their full names if all are listed, and totals."""
-    compression = "" if manifest.compression == "none" else f", {manifest.compression}"
-    rows = [("split", "examples", "shards", "bytes", "examples per shard")]
-    for name, split in manifest.splits.items():
-        sizes = [shard.num_examples for shard in split.shards]
-        rows.append((name, f"{split.num_examples:,}", f"{len(sizes):,}", size(split.num_bytes), span(sizes)))
-    inside = f" in the folder {manifest.folder}" if manifest.folder else ""
-    lines = [f"{manifest.name}, build {manifest.build_id}{inside}{compression}", *table(rows)]
-    lines += [*schema_lines(manifest.schema), *role_lines(manifest.options)]
-    counts = {name: split.label_counts for name, split in manifest.splits.items()}
-    lines += class_lines(counts, manifest.schema, all_classes=all_classes)
-    if not all_classes and len(set().union(*counts.values())) > SHOWN_CLASSES:
-        lines.append("`tfshards info DATASET --all-classes` lists every class")
-    return "\n".join([*lines, *_totals_lines(manifest)])
 
 
 def _totals_lines(manifest: Manifest) -> list[str]:

@@ -9,7 +9,7 @@ from tfshards.schemas.json_reader import Json
 from tfshards.schemas.schema import Schema
 
 # Of more classes than these, those with most examples are listed.
-SHOWN_CLASSES = 20
+_SHOWN_CLASSES = 20
 
 
 def schema_lines(schema: Schema) -> list[str]:
@@ -26,16 +26,14 @@ def role_lines(options: Mapping[str, Json]) -> list[str]:
     return [f"columns: {', '.join(f'{escaped(name)} {role}' for name, role in columns.items())}"]
 
 
-def class_lines(
-    counts: Mapping[str, Mapping[str, int]], schema: Schema | None = None, *, all_classes: bool = False
-) -> list[str]:
+def class_lines(counts: Mapping[str, Mapping[str, int]], schema: Schema | None = None) -> list[str]:
     """Return a table of the classes in the order of their numbers, with a column of counts per split.
 
-    With many classes, it has those with the most examples, unless ``all_classes`` asks for every class.
+    With many classes, it has those with the most examples.
     """
     names = _class_order(counts, schema)
     if not names:
-        return [_uncounted(schema, all_classes=all_classes)]
+        return [_uncounted(schema)]
 
     def rows(names: Sequence[str]) -> list[tuple[str, ...]]:
         shown = map(escaped, names)
@@ -43,12 +41,12 @@ def class_lines(
         return [(name, *cells) for name, cells in zip(shown, found, strict=True)]
 
     head = [("class", *counts)]
-    if all_classes or len(names) <= SHOWN_CLASSES:
+    if len(names) <= _SHOWN_CLASSES:
         return table([*head, *rows(names)])
     # of equal classes, the first ones
     names.sort(key=lambda name: -sum(split.get(name, 0) for split in counts.values()))
-    more = f"and {len(names) - SHOWN_CLASSES:,} more classes, none of them larger"
-    return [*table([*head, *rows(names[:SHOWN_CLASSES])]), more]
+    more = f"and {len(names) - _SHOWN_CLASSES:,} more classes, none of them larger (--json has all)"
+    return [*table([*head, *rows(names[:_SHOWN_CLASSES])]), more]
 
 
 def _class_order(counts: Mapping[str, Mapping[str, int]], schema: Schema | None) -> list[str]:
@@ -63,7 +61,7 @@ def _class_order(counts: Mapping[str, Mapping[str, int]], schema: Schema | None)
     return names
 
 
-def _uncounted(schema: Schema | None, *, all_classes: bool) -> str:
+def _uncounted(schema: Schema | None) -> str:
     """Return a line about classes of which each example has several, or about their absence."""
     many = [feature.name for feature in schema.features if feature.is_label] if schema else []
     if not many or schema is None:
@@ -71,8 +69,7 @@ def _uncounted(schema: Schema | None, *, all_classes: bool) -> str:
     what = "examples have several" if schema[many[0]].is_ragged else "some examples have none (-1)"
     several = f"{escaped(many[0])}: classes are not counted, since {what}"
     names = [*map(escaped, schema.class_names)]
-    most = len(names) if all_classes else SHOWN_CLASSES
-    return f"{several}; the classes are {listed(names, most)}" if names else several
+    return f"{several}; the classes are {listed(names, _SHOWN_CLASSES)}" if names else several
 
 
 def span(values: Sequence[int]) -> str:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from tfshards.prep.views.files import INFO_NAME
 from tfshards.schemas import Manifest, read_manifest
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.manifest import manifest_text
 from tfshards.schemas.storage import any_path
 from tfshards.schemas.summary import escaped
 
@@ -19,15 +18,13 @@ class Info(Manifest):
 
     Attributes:
         path: folder of the dataset.
-        all_classes: whether the text lists every class.
     """
 
     path: str = ""
-    all_classes: bool = False
 
     def __repr__(self) -> str:
         """Return the text that ``tfshards info`` prints."""
-        text = manifest_text(self, all_classes=self.all_classes)
+        text = super().__repr__()
         if f"{self.folder}/{INFO_NAME}" not in self.views:
             return text
         path = escaped(str(any_path(self.path) / self.folder))
@@ -35,16 +32,14 @@ class Info(Manifest):
 
     def to_json(self) -> dict[str, Json]:
         """Return the manifest as JSON values."""
-        own = ("path", "all_classes")
-        return {name: value for name, value in super().to_json().items() if name not in own}
+        return {name: value for name, value in super().to_json().items() if name != "path"}
 
 
-def info(dataset: str | os.PathLike[str], *, all_classes: bool = False) -> Info:
+def info(dataset: str | os.PathLike[str]) -> Info:
     """Show the splits, features, classes and totals of a dataset.
 
     Args:
         dataset: folder of the dataset, or its URL.
-        all_classes: print every class with its full name, however many there are.
 
     Returns:
         The manifest.
@@ -53,4 +48,4 @@ def info(dataset: str | os.PathLike[str], *, all_classes: bool = False) -> Info:
         InputError: it is not a dataset.
         FormatError: its manifest cannot be read.
     """
-    return Info(**vars(read_manifest(dataset)), path=os.fspath(dataset), all_classes=all_classes)
+    return Info(**vars(read_manifest(dataset)), path=os.fspath(dataset))

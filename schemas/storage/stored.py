@@ -17,6 +17,7 @@ from typing import BinaryIO, ClassVar, NamedTuple, Protocol
 from tfshards.schemas.compression import MAX_RATIO, unpacked
 from tfshards.schemas.digests import HASH, NUM_LAST_BYTES, digest_of
 from tfshards.schemas.storage.reader import Item, RemoteStatus, Result, Status, in_flight
+from tfshards.schemas.storage.stores import ChangedError
 
 # Larger blocks no longer fit the caches of the cores, and are slower.
 _BLOCK = 1 << 20
@@ -108,7 +109,8 @@ class Stored(ABC):
         """Return the content of a regular file, or of an object by one request, which is within a limit."""
         status, data = self.get(limit.most_bytes)
         limit.check(status.st_size, self)
-        assert data is not None
+        if data is None:
+            raise ChangedError(None, "has changed while it was read", str(self))
         return data
 
     def read_once(self, tick: Callable[[int], object] | None = None) -> tuple[int, str, str]:

@@ -75,7 +75,7 @@ def test_a_bucket_without_a_dataset_is_explained(bucket):
         (f"{bucket.url}/nothing", "does not exist"),
         ("s3://no-such-bucket/data", "there is no such bucket"),
     ):
-        with pytest.raises(InputError, match=rf"^{url}.* {message}"):
+        with pytest.raises(InputError, match=rf"^{url}.*[ (]{message}"):
             prep.verify(url)
     any_path(f"{bucket.url}/photos/x.txt").write_bytes(b"1")
     with raises(InputError, "is not a dataset", "dataset.json", code="dataset-missing"):

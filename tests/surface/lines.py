@@ -63,7 +63,6 @@ FLAGS = {
     "--jpeg-quality": Flag(("x", "0", "101")),
     "--max-pixels": COUNT,
     "--for-training": COUNT,
-    "--all-classes": SWITCH,
     "--as-bytes": Flag(("z",), 2, "z"),
     "--as-is": SWITCH,
     "--as-splits": SWITCH,
