@@ -75,9 +75,14 @@ class Columns:
         self._features = features
         self._dtypes = {feature.name: numpy_dtype(feature) for feature in features}
         # looked up for each value: features of one text
-        self._texts = {feature.name for feature in features if _is_text(feature)}
+        self._texts = {
+            each.name for each in features if each.holds_strings and (each.is_encoded or each.shape == ())
+        }
         # features of one number, of a dtype to which it need not be converted
-        self._numbers = {each.name: each.wire for each in features if _is_number(each)}
+        own = (("int64", "int64"), ("float", "float32"))
+        self._numbers = {
+            each.name: each.wire for each in features if each.shape == () and (each.wire, each.dtype) in own
+        }
 
     def parse(self, blocks: Sequence[Block], count: int) -> Values:
         """Return the values of ``count`` records, in the order in which they were asked for, by feature.
@@ -212,7 +217,7 @@ class Columns:
         if feature.is_raw:
             values = np.ascontiguousarray(values).view(_little(self._dtypes[feature.name]))
         else:
-            values = values.astype(scalar_dtype(feature), copy=False)
+            values = values.astype(dtype_named(feature.dtype, feature.name), copy=False)
         if feature.is_ragged:
             if values.shape[1] % feature.num_elements:
                 raise ValueError(feature.name)
@@ -279,25 +284,10 @@ def in_equal_groups(order: IntArray, values: IntArray) -> list[IntArray]:
     return np.split(order, np.flatnonzero(np.diff(values[order])) + 1)
 
 
-def _is_text(feature: Feature) -> bool:
-    """Return whether a value is one byte string, or one encoded image."""
-    return feature.holds_strings and (feature.is_encoded or feature.shape == ())
-
-
-def _is_number(feature: Feature) -> bool:
-    """Return whether a value is one number, as its list holds it."""
-    return feature.shape == () and (feature.wire, feature.dtype) in (("int64", "int64"), ("float", "float32"))
-
-
 def numpy_dtype(feature: Feature) -> np.dtype[Any]:
     """Return the dtype of a column of a feature: objects if its values are bytes, or differ in shape."""
-    if feature.holds_strings:
+    if feature.holds_strings or feature.is_ragged:
         return np.dtype(object)
-    return np.dtype(object) if feature.is_ragged else scalar_dtype(feature)
-
-
-def scalar_dtype(feature: Feature) -> np.dtype[Any]:
-    """Return the dtype of the numbers of a feature."""
     return dtype_named(feature.dtype, feature.name)
 
 

@@ -132,8 +132,10 @@ class Feature(JsonRecord):
 
     def _shape_fault(self, kind: Kind) -> str | None:
         shape, listed = self.shape, f"is {shown(list(self.shape))}"
-        if any(dim is not None and dim < 0 for dim in shape):
-            return f"{listed}, must have no negative dimensions"
+        sizes = [dim or 1 for dim in shape]
+        if min(sizes, default=1) < 1 or len(sizes) > _MAX_DIMENSIONS or math.prod(sizes) > MAX_INT:
+            most = f"at most {_MAX_DIMENSIONS} dimensions of 0 or more"
+            return f"{listed}, must have {most}, and less than 2^63 elements"
         if kind.channels and (len(shape) != _IMAGE_DIMENSIONS or shape[-1] not in kind.channels):
             counts = ", ".join(str(number) for number in kind.channels if number)
             return (
@@ -143,10 +145,6 @@ class Feature(JsonRecord):
         if None in shape and not kind.channels and not (kind.lists and is_list):
             allowed = "[None] or [None, k] with k >= 1" if kind.rows else "[None]" if kind.lists else "none"
             return f"{listed}, but for kind {self.kind!r} only the shape {allowed} may vary"
-        if len(shape) > _MAX_DIMENSIONS:
-            return f"has {len(shape)} dimensions; at most {_MAX_DIMENSIONS} are allowed"
-        if math.prod(dim or 1 for dim in shape) > MAX_INT:
-            return f"{listed}, which has more than 2^63 - 1 elements"
         return None
 
     @property

@@ -46,7 +46,7 @@ _FILES = re.compile(
     r"|rejected\.jsonl|removed\.txt|dataset\.json|dataset_info\.json|features\.json|[^/]*labels\.txt"
 )
 # The files of its work, of which the last have no name yet, or show workers that they share the folder.
-_WORK_FILES = re.compile(WORK_NAME + r"/([^/]+-\d{5,}\.(plan|done)|rejected\.jsonl?|[^/]+[.-][0-9a-f]{16})")
+_WORK_FILES = re.compile(r"[^/]+-\d{5,}\.(plan|done)|rejected\.jsonl?|[^/]+[.-][0-9a-f]{16}")
 
 
 class ShardId(NamedTuple):
@@ -275,7 +275,9 @@ class BuildFolder:
 
     def work_names(self) -> list[str]:
         """Return the paths of the files that are needed only while shards are written."""
-        return [name for name in self.root.sizes_below() if _WORK_FILES.fullmatch(name)]
+        work = self.root / WORK_NAME
+        names = [] if work.is_symlink() else work.sizes_below()
+        return [f"{WORK_NAME}/{name}" for name in names if _WORK_FILES.fullmatch(name)]
 
     def remove_work(self) -> None:
         """Remove what was needed only while shards were written."""

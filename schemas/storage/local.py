@@ -47,10 +47,7 @@ class LocalPath(PosixPath, Stored):
 
     def open_regular(self, buffering: int = -1) -> BinaryIO:
         """Open it for reading bytes, or raise OSError, also of a pipe, a device, a socket or a folder."""
-        name = os.fspath(self)
-        # some devices react to being opened
-        _check_regular(os.stat(name), name)
-        return open(name, "rb", buffering=buffering, opener=_opened)
+        return open(self, "rb", buffering=buffering, opener=_opened)
 
     def get(self, most_bytes: int) -> tuple[os.stat_result, bytes | None]:
         """Return status and content of a regular file, without content if it has more than ``most_bytes``."""
