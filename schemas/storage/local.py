@@ -137,8 +137,11 @@ class LocalPath(PosixPath, Stored):
         Links that lead nowhere are left out, and folders that links lead to. Keys that no client can name are
         errors: with empty parts, such as ``a//b``, ``.`` or ``..`` as a part, or control characters.
         """
-        paths = (LocalPath(inside, name) for inside, _, names in os.walk(self) for name in names)
-        return ((path, path.stat()) for path in paths if path.exists())
+        for path in (LocalPath(inside, name) for inside, _, names in os.walk(self) for name in names):
+            # another process may rename it meanwhile
+            with suppress(FileNotFoundError):
+                if path.exists():
+                    yield path, path.stat()
 
     # Folders
 

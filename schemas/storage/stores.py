@@ -74,6 +74,11 @@ _ERRORS: tuple[tuple[str, int, str], ...] = (
         "the credentials do not allow this ({})",
     ),
     (
+        "invalid path",
+        errno.EINVAL,
+        "it holds a key with an empty part, . or .., or a control character; rename that object, or remove it",
+    ),
+    (
         "Error performing token request",
         errno.EACCES,
         "there are no credentials; for Google Cloud Storage run `gcloud auth application-default login`, or "

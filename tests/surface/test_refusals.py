@@ -53,7 +53,7 @@ REFUSALS = [
     ("build arrays t=t.csv new", 2, None, "t.csv"),
     ("build table keys new", 2, None, ["keys", ".csv"]),
     ("build table t.csv new --roles a", 2, "usage", ["--roles", "'a'", "NAME=VALUE"]),
-    ("info x.npy", 1, "input", ["x.npy", "dataset.json"]),
+    ("info x.npy", 1, "dataset-missing", ["x.npy", "dataset.json"]),
     ("show data --first 2 --save x.png", 2, None, ["--save", "first=2"]),
     ("show data cat/0.png --save nowhere/1.png", 1, None, ["nowhere/1.png", "folder"]),
     ("show data cat/0.png --save x.npy", 1, None, "x.npy"),
