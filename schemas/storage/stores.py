@@ -76,7 +76,7 @@ _ERRORS: tuple[tuple[str, int, str], ...] = (
     (
         "invalid path",
         errno.EINVAL,
-        "it holds a key with an empty part, . or .., or a control character; rename that object, or remove it",
+        "it holds a key with an empty part, ., .. or a control character; rename that object, or remove it",
     ),
     (
         "Error performing token request",
