@@ -140,10 +140,7 @@ class Columns:
             try:
                 for feature in self._features:
                     start, end = layout.spans[feature.name]
-                    if feature.holds_strings:
-                        found[feature.name][rows] = self._from_texts(feature, _texts(fields[:, start:end]))
-                    else:
-                        found[feature.name][rows] = self._from_block(feature, fields[:, start:end])
+                    found[feature.name][rows] = self._from_block(feature, fields[:, start:end])
             except ValueError:
                 # one by one, to name the first record that does not fit the schema
                 break
@@ -164,14 +161,12 @@ class Columns:
         spans = {name: found[name][1:] for name in wires}
         return _Layout(fixed, bits[fixed], content & bits[fixed], spans)
 
-    def _from_texts(self, feature: Feature, texts: Sequence[bytes]) -> npt.NDArray[Any]:
-        """Return the values of a feature in examples that hold one byte string each."""
-        if feature.name in self._texts:
-            return objects(texts)
-        return objects([self._value(feature, "bytes", [text]) for text in texts])
-
     def _from_block(self, feature: Feature, block: Octets) -> npt.NDArray[Any]:
         """Return the values of a feature in bytes of one layout, shape ``(n, num_bytes)``."""
+        if feature.holds_strings:
+            texts = _texts(block)
+            is_text = feature.name in self._texts
+            return objects(texts if is_text else [self._value(feature, "bytes", [text]) for text in texts])
         values: npt.NDArray[Any] = _integers(block) if feature.wire == "int64" else block
         if feature.wire == "float":
             values = np.ascontiguousarray(block).view("<f4")
