@@ -230,7 +230,7 @@ def read_most(path: str | bytes, most_bytes: int) -> tuple[os.stat_result, bytes
     try:
         before = os.fstat(descriptor)
         _check_regular(before, path)
-        data, left = b"", min(before.st_size, most_bytes)
+        data, left = b"", before.st_size if before.st_size <= most_bytes else 0
         # not up to the end, which files of /proc may not have
         while len(data) < left and (more := os.read(descriptor, left - len(data))):
             data += more
