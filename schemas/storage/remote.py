@@ -94,6 +94,9 @@ class RemotePath(Stored):
         """The client of its bucket."""
         return store_of(self.scheme, self.bucket)
 
+    def relative_to(self, folder: RemotePath) -> PurePosixPath:
+        return PurePosixPath(str(self)).relative_to(str(folder))
+
     def absolute(self) -> RemotePath:
         return self
 
