@@ -75,9 +75,14 @@ class Columns:
         self._features = features
         self._dtypes = {feature.name: numpy_dtype(feature) for feature in features}
         # looked up for each value: features of one text
-        self._texts = {feature.name for feature in features if _is_text(feature)}
+        self._texts = {
+            each.name for each in features if each.holds_strings and (each.is_encoded or each.shape == ())
+        }
         # features of one number, of a dtype to which it need not be converted
-        self._numbers = {each.name: each.wire for each in features if _is_number(each)}
+        own = (("int64", "int64"), ("float", "float32"))
+        self._numbers = {
+            each.name: each.wire for each in features if each.shape == () and (each.wire, each.dtype) in own
+        }
 
     def parse(self, blocks: Sequence[Block], count: int) -> Values:
         """Return the values of ``count`` records, in the order in which they were asked for, by feature.
@@ -135,10 +140,7 @@ class Columns:
             try:
                 for feature in self._features:
                     start, end = layout.spans[feature.name]
-                    if feature.holds_strings:
-                        found[feature.name][rows] = self._from_texts(feature, _texts(fields[:, start:end]))
-                    else:
-                        found[feature.name][rows] = self._from_block(feature, fields[:, start:end])
+                    found[feature.name][rows] = self._from_block(feature, fields[:, start:end])
             except ValueError:
                 # one by one, to name the first record that does not fit the schema
                 break
@@ -159,14 +161,12 @@ class Columns:
         spans = {name: found[name][1:] for name in wires}
         return _Layout(fixed, bits[fixed], content & bits[fixed], spans)
 
-    def _from_texts(self, feature: Feature, texts: Sequence[bytes]) -> npt.NDArray[Any]:
-        """Return the values of a feature in examples that hold one byte string each."""
-        if feature.name in self._texts:
-            return objects(texts)
-        return objects([self._value(feature, "bytes", [text]) for text in texts])
-
     def _from_block(self, feature: Feature, block: Octets) -> npt.NDArray[Any]:
         """Return the values of a feature in bytes of one layout, shape ``(n, num_bytes)``."""
+        if feature.holds_strings:
+            texts = _texts(block)
+            is_text = feature.name in self._texts
+            return objects(texts if is_text else [self._value(feature, "bytes", [text]) for text in texts])
         values: npt.NDArray[Any] = _integers(block) if feature.wire == "int64" else block
         if feature.wire == "float":
             values = np.ascontiguousarray(block).view("<f4")
@@ -212,9 +212,9 @@ class Columns:
         if feature.is_raw:
             values = np.ascontiguousarray(values).view(_little(self._dtypes[feature.name]))
         else:
-            values = values.astype(scalar_dtype(feature), copy=False)
+            values = values.astype(dtype_named(feature.dtype, feature.name), copy=False)
         if feature.is_ragged:
-            if values.shape[1] % feature.row_elements:
+            if values.shape[1] % feature.num_elements:
                 raise ValueError(feature.name)
             return objects([row.reshape(-1, *cast("tuple[int, ...]", feature.shape[1:])) for row in values])
         if values.shape[1] != feature.num_elements:
@@ -279,25 +279,10 @@ def in_equal_groups(order: IntArray, values: IntArray) -> list[IntArray]:
     return np.split(order, np.flatnonzero(np.diff(values[order])) + 1)
 
 
-def _is_text(feature: Feature) -> bool:
-    """Return whether a value is one byte string, or one encoded image."""
-    return feature.holds_strings and (feature.is_encoded or feature.shape == ())
-
-
-def _is_number(feature: Feature) -> bool:
-    """Return whether a value is one number, as its list holds it."""
-    return feature.shape == () and (feature.wire, feature.dtype) in (("int64", "int64"), ("float", "float32"))
-
-
 def numpy_dtype(feature: Feature) -> np.dtype[Any]:
     """Return the dtype of a column of a feature: objects if its values are bytes, or differ in shape."""
-    if feature.holds_strings:
+    if feature.holds_strings or feature.is_ragged:
         return np.dtype(object)
-    return np.dtype(object) if feature.is_ragged else scalar_dtype(feature)
-
-
-def scalar_dtype(feature: Feature) -> np.dtype[Any]:
-    """Return the dtype of the numbers of a feature."""
     return dtype_named(feature.dtype, feature.name)
 
 

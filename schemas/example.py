@@ -10,51 +10,35 @@ from typing import Any, TypeAlias, cast
 Decoded: TypeAlias = "list[bytes] | list[int] | list[float]"
 # The list of a feature, as ``Feature.wire`` names it, by its field in protobuf.
 _WIRES = {"bytes_list": "bytes", "float_list": "float", "int64_list": "int64"}
-# The messages of tensorflow/core/example/example.proto: name, number, type, label and class of each field.
-_REPEATED, _OPTIONAL, _FLOAT, _INT64, _STRING, _MESSAGE, _BYTES = 3, 1, 2, 3, 9, 11, 12
-_MESSAGES = {
-    "BytesList": [("value", 1, _BYTES, _REPEATED, "")],
-    "FloatList": [("value", 1, _FLOAT, _REPEATED, "")],
-    "Int64List": [("value", 1, _INT64, _REPEATED, "")],
-    "Feature": [
-        ("bytes_list", 1, _MESSAGE, _OPTIONAL, "BytesList"),
-        ("float_list", 2, _MESSAGE, _OPTIONAL, "FloatList"),
-        ("int64_list", 3, _MESSAGE, _OPTIONAL, "Int64List"),
-    ],
-    "Features": [("feature", 1, _MESSAGE, _REPEATED, "Features.Entry")],
-    # field 2 is that of a SequenceExample
-    "Example": [
-        ("features", 1, _MESSAGE, _OPTIONAL, "Features"),
-        ("feature_lists", 2, _BYTES, _OPTIONAL, ""),
-    ],
-}
+# The messages of tensorflow/core/example/example.proto, and the field 2 of a SequenceExample.
+_MESSAGES = """
+name: "tfshards.proto" package: "tfshards" syntax: "proto3"
+message_type { name: "BytesList" field { name: "value" number: 1 label: LABEL_REPEATED type: TYPE_BYTES } }
+message_type { name: "FloatList" field { name: "value" number: 1 label: LABEL_REPEATED type: TYPE_FLOAT } }
+message_type { name: "Int64List" field { name: "value" number: 1 label: LABEL_REPEATED type: TYPE_INT64 } }
+message_type { name: "Feature" oneof_decl { name: "kind" }
+  field { name: "bytes_list" number: 1 type: TYPE_MESSAGE type_name: ".tfshards.BytesList" oneof_index: 0 }
+  field { name: "float_list" number: 2 type: TYPE_MESSAGE type_name: ".tfshards.FloatList" oneof_index: 0 }
+  field { name: "int64_list" number: 3 type: TYPE_MESSAGE type_name: ".tfshards.Int64List" oneof_index: 0 } }
+message_type { name: "Features"
+  nested_type { name: "FeatureEntry" options { map_entry: true }
+    field { name: "key" number: 1 type: TYPE_STRING }
+    field { name: "value" number: 2 type: TYPE_MESSAGE type_name: ".tfshards.Feature" } }
+  field { name: "feature" number: 1 label: LABEL_REPEATED type: TYPE_MESSAGE
+          type_name: ".tfshards.Features.FeatureEntry" } }
+message_type { name: "Example"
+  field { name: "features" number: 1 type: TYPE_MESSAGE type_name: ".tfshards.Features" }
+  field { name: "feature_lists" number: 2 type: TYPE_BYTES } }
+"""
 
 
 @cache
 def example_class() -> Any:  # noqa: ANN401 -- protobuf makes its classes when it runs
     """Return the class of ``tf.train.Example``, which is not the one of TensorFlow."""
-    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
-    file = descriptor_pb2.FileDescriptorProto(name="tfshards.proto", package="tfshards", syntax="proto3")
-    for name, fields in _MESSAGES.items():
-        message = file.message_type.add(name=name)
-        if name == "Feature":
-            message.oneof_decl.add(name="kind")
-        if name == "Features":
-            entry = message.nested_type.add(name="Entry")
-            entry.options.map_entry = True
-            entry.field.add(name="key", number=1, type=_STRING, label=_OPTIONAL)
-            entry.field.add(
-                name="value", number=2, type=_MESSAGE, label=_OPTIONAL, type_name=".tfshards.Feature"
-            )
-        for field, number, kind, label, inner in fields:
-            made = message.field.add(name=field, number=number, type=kind, label=label)
-            if inner:
-                made.type_name = f".tfshards.{inner}"
-            if name == "Feature":
-                made.oneof_index = 0
     pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
+    pool.Add(text_format.Parse(_MESSAGES, descriptor_pb2.FileDescriptorProto()))
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("tfshards.Example"))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import reprlib
 import types
 from collections.abc import Mapping
@@ -30,7 +29,6 @@ T = TypeVar("T")
 _JSON_NAMES = {int: "an integer", str: "a string", list: "a list", dict: "an object"}
 # Integers that exceed int64 have no meaning in a dataset, and would overflow later.
 MAX_INT = 2**63 - 1
-_MOST_LEVELS = 100
 
 # A value takes at most one line of a message, however large or deeply nested it is.
 _SHORT = reprlib.Repr()
@@ -126,18 +124,7 @@ def take(value: Json, hint: Any, place: str = "") -> Any:  # noqa: ANN401 -- a t
     if origin is Mapping:
         named = _typed(value, dict, place)
         return {name: take(item, inner[1], at(place, name)) for name, item in named.items()}
-    _check_json(value, place, _MOST_LEVELS)
     return value
-
-
-def _check_json(value: Json, place: str, levels: int) -> None:
-    """Raise WrongValueError if JSON cannot be written again: too many levels, or a number not finite."""
-    if not levels:
-        raise WrongValueError(place, "is nested too deeply")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise WrongValueError(place, f"is {value}, must be a finite number")
-    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        _check_json(each, place, levels - 1)
 
 
 def _record(value: dict[str, Json], record: type[JsonRecord], place: str) -> JsonRecord:
@@ -155,12 +142,10 @@ def _record(value: dict[str, Json], record: type[JsonRecord], place: str) -> Jso
     }
     try:
         made = record(**found)
+        if fault := made.fault():
+            raise WrongValueError(*fault)
     except WrongValueError as error:
-        # a dataclass that checks itself
         raise WrongValueError(at(place, error.problem.place), error.problem.message) from None
-    fault = made.fault()
-    if fault:
-        raise WrongValueError(at(place, fault[0]), fault[1])
     for name in record.stated:
         if take(value[name], int, at(place, name)) != getattr(made, name):
             message = f"is {value[name]}, but the shards hold {getattr(made, name)}"

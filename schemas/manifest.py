@@ -26,12 +26,11 @@ from tfshards.schemas.json_reader import (
     take,
 )
 from tfshards.schemas.names import (
-    ID_DIGITS,
+    FOLDER_PATTERN,
     ID_PATTERN,
     MANIFEST_NAME,
     REJECTS_NAME,
     REMOVED_NAME,
-    folder_fault,
     id_of,
     name_fault,
     view_path_fault,
@@ -41,7 +40,6 @@ from tfshards.schemas.split import Shard, Split, Totals, digest_fault
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.stored import METADATA
 from tfshards.schemas.summary import (
-    SHOWN_CLASSES,
     class_lines,
     role_lines,
     schema_lines,
@@ -87,11 +85,11 @@ class Manifest(JsonRecord):
     build_id: str
     folder: str
     schema: Schema
+    compression: Compression = field(default="none", kw_only=True)
     splits: Mapping[str, Split]
     totals: Totals
     options: Mapping[str, Json] = field(default_factory=dict)
     split_cuts: Mapping[str, Json] = field(default_factory=dict)
-    compression: Compression = "none"
     rejects_digest: str = ""
     inputs_digest: str = ""
     removed_digest: str = ""
@@ -100,8 +98,18 @@ class Manifest(JsonRecord):
     optional: ClassVar[tuple[str, ...]] = ("views",)
 
     def __repr__(self) -> str:
-        """Return the text that ``tfshards info`` prints."""
-        return manifest_text(self)
+        """Return a table of splits, features, classes and totals, as ``tfshards info`` prints them."""
+        rows = [("split", "examples", "shards", "bytes", "examples per shard")]
+        for name, split in self.splits.items():
+            sizes = [shard.num_examples for shard in split.shards]
+            numbers = f"{split.num_examples:,}", f"{len(sizes):,}", size(split.num_bytes), span(sizes)
+            rows.append((name, *numbers))
+        inside = f" in the folder {self.folder}" if self.folder else ""
+        compression = "" if self.compression == "none" else f", {self.compression}"
+        lines = [f"{self.name}, build {self.build_id}{inside}{compression}", *table(rows)]
+        lines += [*schema_lines(self.schema), *role_lines(self.options)]
+        lines += class_lines({name: split.label_counts for name, split in self.splits.items()}, self.schema)
+        return "\n".join([*lines, *_totals_lines(self)])
 
     @property
     def shards(self) -> tuple[Shard, ...]:
@@ -157,22 +165,16 @@ class Manifest(JsonRecord):
     def to_json(self) -> dict[str, Json]:
         """Return the manifest as JSON values, without its digest."""
         values = as_json(self) | {"splits": {name: split.to_json() for name, split in self.splits.items()}}
-        ordered = {
-            name: values[name] for name in ("name", "build_id", "folder", "schema", "compression", *values)
-        }
-        return {"format_version": FORMAT_VERSION, "requires": REQUIRES, **ordered}
+        return {"format_version": FORMAT_VERSION, "requires": REQUIRES, **values}
 
     def fault(self) -> tuple[str, str] | None:
         """Return the place of the first fault in what the parts hold together, and its text, or None."""
-        named = {"name": name_fault(self.name), "folder": folder_fault(self.folder)}
-        if not re.fullmatch(ID_PATTERN, self.build_id):
-            named["build_id"] = f"is {shown(self.build_id)}, must be {ID_DIGITS} lower-case hex digits"
+        named = {"name": name_fault(self.name)}
+        for name, pattern in (("build_id", ID_PATTERN), ("folder", FOLDER_PATTERN)):
+            if not re.fullmatch(pattern, getattr(self, name)):
+                named[name] = f"is {shown(getattr(self, name))}, must match {pattern}"
         for name in ("inputs_digest", "removed_digest", "rejects_digest"):
-            digest = getattr(self, name)
-            is_missing = name == "rejects_digest" and self.totals.rejected and not digest
-            named[name] = digest_fault(digest) if digest or is_missing else None
-        if self.rejects_digest and not self.totals.rejected:
-            named["rejects_digest"] = "is given, but totals.rejected is 0"
+            named[name] = digest_fault(getattr(self, name)) if getattr(self, name) else None
         if not self.splits:
             named["splits"] = "is empty, must hold at least one split"
         if self.totals.accepted != self.num_examples:
@@ -185,25 +187,7 @@ class Manifest(JsonRecord):
         paths = [shard.path for shard in self.shards]
         if len(set(paths)) < len(paths):
             named["splits"] = f"lists the shard {shown(repeated(paths))} more than once"
-        return next(((name, fault) for name, fault in named.items() if fault), None) or self._shard_fault()
-
-    def _shard_fault(self) -> tuple[str, str] | None:
-        """Return the first fault in what the schema and the compression say of splits and shards."""
-        schema = self.schema
-        for name, split in self.splits.items():
-            place = at("splits", name)
-            if fault := split.label_fault(schema.label, schema.class_names):
-                return f"{place}.{fault[0]}", fault[1]
-            for index, shard in enumerate(split.shards):
-                for role, digest in (("label", shard.labels_digest), ("key", shard.keys_digest)):
-                    has_role = (schema.label if role == "label" else schema.key) is not None
-                    if bool(digest) != has_role:
-                        found = f"is {shown(digest)}, but the schema has {'a' if has_role else 'no'} {role}"
-                        return f"{place}.shards[{index}].{role}s_digest", found
-                if self.compression == "none" and shard.record_bytes != shard.num_bytes:
-                    found = f"is {shard.num_bytes}, but the records have {shard.record_bytes} bytes"
-                    return f"{place}.shards[{index}].num_bytes", f"{found} without compression"
-        return None
+        return next(((name, fault) for name, fault in named.items() if fault), None)
 
 
 def parse_manifest(text: str, subject: str) -> Manifest:
@@ -295,37 +279,12 @@ def is_manifest(path: AnyPath) -> bool:
 def _no_dataset(root: AnyPath, error: OSError) -> InputError:
     if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
         return InputError(f"{root / MANIFEST_NAME} cannot be read: {error.strerror}")
-    try:
-        if not root.exists():
-            return InputError(f"{root} does not exist")
-        if not root.is_dir():
-            return InputError(f"{root} is a file; name the folder that holds {MANIFEST_NAME}")
-    except OSError as fault:
-        # such as a bucket that does not exist
-        return InputError(f"{root}: {fault.strerror}")
     return InputError(
-        f"{root} is not a dataset: it has no {MANIFEST_NAME}. Run an unfinished build again to finish it; "
-        "if the file was lost, 'tfshards generations' lists what 'tfshards restore' can make the dataset "
-        "again",
+        f"{root} is not a dataset, since {MANIFEST_NAME} does not exist there ({error.strerror}). Run an "
+        "unfinished build again to finish it; if the file was lost, 'tfshards generations' lists what "
+        "'tfshards restore' can make the dataset again",
         code="dataset-missing",
     )
-
-
-def manifest_text(manifest: Manifest) -> str:
-    """Return a table of splits, features, classes and totals."""
-    compression = "" if manifest.compression == "none" else f", {manifest.compression}"
-    rows = [("split", "examples", "shards", "bytes", "examples per shard")]
-    for name, split in manifest.splits.items():
-        sizes = [shard.num_examples for shard in split.shards]
-        rows.append((name, f"{split.num_examples:,}", f"{len(sizes):,}", size(split.num_bytes), span(sizes)))
-    inside = f" in the folder {manifest.folder}" if manifest.folder else ""
-    lines = [f"{manifest.name}, build {manifest.build_id}{inside}{compression}", *table(rows)]
-    lines += [*schema_lines(manifest.schema), *role_lines(manifest.options)]
-    counts = {name: split.label_counts for name, split in manifest.splits.items()}
-    lines += class_lines(counts, manifest.schema)
-    if len(set().union(*counts.values())) > SHOWN_CLASSES:
-        lines.append("`tfshards info DATASET --json` lists every class")
-    return "\n".join([*lines, *_totals_lines(manifest)])
 
 
 def _totals_lines(manifest: Manifest) -> list[str]:

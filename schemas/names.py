@@ -48,13 +48,6 @@ def shard_path_fault(path: str) -> str | None:
     return None
 
 
-def folder_fault(name: str) -> str | None:
-    """Return what is wrong with the name of a build's folder, or None."""
-    if not re.fullmatch(FOLDER_PATTERN, name):
-        return f"{shown(name)} must be {ID_DIGITS} lower-case hex digits, perhaps with -2 or a higher number"
-    return None
-
-
 def view_path_fault(path: str) -> str | None:
     """Return what is wrong with the path of a view, relative to its dataset, or None."""
     parts = path.split("/")

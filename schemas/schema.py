@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from tfshards.schemas.json_reader import MAX_INT, JsonRecord, WrongValueError, as_json, shown
+import numpy as np
+
+from tfshards.schemas.json_reader import MAX_INT, JsonRecord, WrongValueError, shown
 
 WireType = Literal["bytes", "int64", "float"]
 
 # Bytes per element of each numeric dtype, stored little-endian; complex64 is two float32.
+_INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+_OTHERS = ("bool", "float16", "float32", "float64", "complex64", "complex128")
 ITEM_SIZES: Mapping[str, int] = {
-    "bool": 1,
-    "int8": 1,
-    "int16": 2,
-    "int32": 4,
-    "int64": 8,
-    "uint8": 1,
-    "uint16": 2,
-    "uint32": 4,
-    "uint64": 8,
-    "float16": 2,
     "bfloat16": 2,
-    "float32": 4,
-    "float64": 8,
-    "complex64": 8,
-    "complex128": 16,
+    **{name: np.dtype(name).itemsize for name in (*_INTEGERS, *_OTHERS)},
 }
 # Those of them that neither JSON nor Parquet has.
 UNCOMMON_DTYPES = ("bfloat16", "complex64", "complex128")
@@ -70,7 +59,7 @@ _MAX_DIMENSIONS = 32
 
 _IMAGE_DIMENSIONS = 3
 
-_INT64_EXACT = frozenset(dtype for dtype in ITEM_SIZES if "int" in dtype) - {"uint64"}
+_INT64_EXACT = frozenset(_INTEGERS) - {"uint64"}
 
 KINDS: Mapping[str, Kind] = {
     # one encoded image (JPEG, PNG, ...); dtype and shape describe the decoded pixels
@@ -143,8 +132,10 @@ class Feature(JsonRecord):
 
     def _shape_fault(self, kind: Kind) -> str | None:
         shape, listed = self.shape, f"is {shown(list(self.shape))}"
-        if any(dim is not None and dim < 0 for dim in shape):
-            return f"{listed}, must have no negative dimensions"
+        sizes = [dim or 1 for dim in shape]
+        if min(sizes, default=1) < 1 or len(sizes) > _MAX_DIMENSIONS or math.prod(sizes) > MAX_INT:
+            most = f"at most {_MAX_DIMENSIONS} dimensions of 0 or more"
+            return f"{listed}, must have {most}, and less than 2^63 elements"
         if kind.channels and (len(shape) != _IMAGE_DIMENSIONS or shape[-1] not in kind.channels):
             counts = ", ".join(str(number) for number in kind.channels if number)
             return (
@@ -154,10 +145,6 @@ class Feature(JsonRecord):
         if None in shape and not kind.channels and not (kind.lists and is_list):
             allowed = "[None] or [None, k] with k >= 1" if kind.rows else "[None]" if kind.lists else "none"
             return f"{listed}, but for kind {self.kind!r} only the shape {allowed} may vary"
-        if len(shape) > _MAX_DIMENSIONS:
-            return f"has {len(shape)} dimensions; at most {_MAX_DIMENSIONS} are allowed"
-        if math.prod(dim or 1 for dim in shape) > MAX_INT:
-            return f"{listed}, which has more than 2^63 - 1 elements"
         return None
 
     @property
@@ -228,13 +215,8 @@ class Feature(JsonRecord):
         return self.shape[:1] == (None,) and KINDS[self.kind].lists
 
     @property
-    def row_elements(self) -> int:
-        """Number of elements of one row of a ragged feature: ``k`` for shape ``(None, k)``, else 1."""
-        return 1 if self.is_encoded else math.prod(dim for dim in self.shape[1:] if dim is not None)
-
-    @property
     def num_elements(self) -> int:
-        """Number of elements of a value that is not ragged; an image or a mask is one, an encoded string."""
+        """Number of elements of a value, or of a row of a ragged one; an image or a mask is one element."""
         return 1 if self.is_encoded else math.prod(dim for dim in self.shape if dim is not None)
 
     def values_fault(self, wire: str, values: Sequence[Any]) -> str | None:
@@ -247,8 +229,8 @@ class Feature(JsonRecord):
         count = len(values) if self.is_ragged else 1 if self.is_single else self.num_elements
         if len(values) != count:
             return f"has {len(values)} values instead of {count}"
-        if self.is_ragged and len(values) % self.row_elements:
-            return f"has {len(values)} values, which are not rows of {self.row_elements}"
+        if self.is_ragged and len(values) % self.num_elements:
+            return f"has {len(values)} values, which are not rows of {self.num_elements}"
         if self.is_raw and len(values[0]) != self.num_bytes:
             return f"has {len(values[0])} bytes instead of {self.num_bytes}"
         return None
@@ -348,12 +330,6 @@ class Schema(JsonRecord):
         if self.class_names and label < 0:
             return "no class"
         return self.class_names[label] if label < len(self.class_names) else str(label)
-
-    @property
-    def fingerprint(self) -> str:
-        """First 16 hex digits of the SHA-256 of the schema's canonical JSON."""
-        canonical = json.dumps(as_json(self), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(canonical.encode("ascii")).hexdigest()[:16]
 
 
 def repeated(names: Sequence[str]) -> str:

@@ -8,10 +8,8 @@ from tfshards.schemas.errors import listed, one_line
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.schema import Schema
 
-# More classes than these are summed up by those with most and with fewest examples.
-SHOWN_CLASSES = 20
-# Characters of the name of a class in a summary.
-_SHOWN_NAME = 40
+# Of more classes than these, those with most examples are listed.
+_SHOWN_CLASSES = 20
 
 
 def schema_lines(schema: Schema) -> list[str]:
@@ -31,26 +29,24 @@ def role_lines(options: Mapping[str, Json]) -> list[str]:
 def class_lines(counts: Mapping[str, Mapping[str, int]], schema: Schema | None = None) -> list[str]:
     """Return a table of the classes in the order of their numbers, with a column of counts per split.
 
-    With many classes, it has those with the most and the fewest examples.
+    With many classes, it has those with the most examples.
     """
     names = _class_order(counts, schema)
     if not names:
         return [_uncounted(schema)]
 
     def rows(names: Sequence[str]) -> list[tuple[str, ...]]:
-        shown = [_cut(escaped(name)) for name in names]
+        shown = map(escaped, names)
         found = [[f"{split.get(name, 0):,}" if split else "-" for split in counts.values()] for name in names]
         return [(name, *cells) for name, cells in zip(shown, found, strict=True)]
 
     head = [("class", *counts)]
-    if len(names) <= SHOWN_CLASSES:
+    if len(names) <= _SHOWN_CLASSES:
         return table([*head, *rows(names)])
     # of equal classes, the first ones
     names.sort(key=lambda name: -sum(split.get(name, 0) for split in counts.values()))
-    half = SHOWN_CLASSES // 2
-    left = len(names) - SHOWN_CLASSES
-    more = (f"and {left:,} more class{'es' if left > 1 else ''}", *("" for _ in counts))
-    return [line.rstrip() for line in table([*head, *rows(names[:half]), more, *rows(names[-half:])])]
+    more = f"and {len(names) - _SHOWN_CLASSES:,} more classes, none of them larger (--json has all)"
+    return [*table([*head, *rows(names[:_SHOWN_CLASSES])]), more]
 
 
 def _class_order(counts: Mapping[str, Mapping[str, int]], schema: Schema | None) -> list[str]:
@@ -70,16 +66,10 @@ def _uncounted(schema: Schema | None) -> str:
     many = [feature.name for feature in schema.features if feature.is_label] if schema else []
     if not many or schema is None:
         return "no labels"
-    names = [_cut(escaped(name)) for name in schema.class_names]
     what = "examples have several" if schema[many[0]].is_ragged else "some examples have none (-1)"
     several = f"{escaped(many[0])}: classes are not counted, since {what}"
-    return f"{several}; the classes are {listed(names, SHOWN_CLASSES)}" if names else several
-
-
-def _cut(name: str) -> str:
-    """Return a long name without its middle."""
-    kept = (_SHOWN_NAME - 1) // 2
-    return name if len(name) <= _SHOWN_NAME else f"{name[: _SHOWN_NAME - 1 - kept]}…{name[-kept:]}"
+    names = [*map(escaped, schema.class_names)]
+    return f"{several}; the classes are {listed(names, _SHOWN_CLASSES)}" if names else several
 
 
 def span(values: Sequence[int]) -> str:

@@ -319,7 +319,7 @@ class Frames:
         try:
             if self.is_far[shard]:
                 version = self._versions[shard] if self._versions else None
-                part[:] = self.paths[shard].view_range(offset, offset + len(part), version)
+                part[:] = self.paths[shard].read_range(offset, offset + len(part), version)
                 return
             file = self._file(shard)
             # Linux reads at most 2 GiB at a time

@@ -94,7 +94,7 @@ def _decode(value: tf.Tensor, feature: Feature) -> tf.Tensor:
 
 def _in_rows(value: tf.Tensor, feature: Feature) -> tf.Tensor:
     """Return lists of elements as lists of rows, if the feature has the shape ``(None, k)``."""
-    length = feature.row_elements
+    length = feature.num_elements
     if len(feature.shape) != 2 or not feature.is_ragged:
         return value
     splits = value.row_splits

@@ -237,7 +237,8 @@ _nothing._is_default = True  # type: ignore[attr-defined]
 
 def _files(folder: AnyPath) -> list[tuple[int, str]]:
     """Return number and name of each saved file, the newest first."""
-    matches = map(_FILE.fullmatch, folder.file_names())
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    matches = map(_FILE.fullmatch, names)
     return sorted(((int(match[1]), match[0]) for match in matches if match), reverse=True)
 
 

@@ -86,7 +86,7 @@ def _form(path: AnyPath) -> str:
     """Return what a file holds: records, by their compression, ``empty`` or ``other``."""
     if not path.is_file():
         return "other"
-    start = path.read_range(0, min(path.stat().st_size, HEADER_BYTES))
+    start = bytes(path.read_range(0, min(path.stat().st_size, HEADER_BYTES)))
     compression = "none"
     if start.startswith(_GZIP_START) and not _is_header(start):
         compression = "gzip"

@@ -203,7 +203,7 @@ def finish(
     path, text = target.root / MANIFEST_NAME, manifest.to_text().encode("ascii")
     check_readable(text, path)
     written = list(finished.values())
-    if not target.root.has_locks:
+    if target.root.is_far:
         for done, is_intact in zip(written, target.intact(written), strict=True):
             if not is_intact:
                 raise BuildError(
@@ -262,7 +262,7 @@ def overtaken(state: OutputState, failure: BuildError | OSError) -> OutputState:
     Two builds in a store may run at the same time. Builds of one plan write the same bytes under the same
     keys, others have other folders, and the pointer is replaced only by the first of them that ends.
     """
-    if not state.folder.has_locks:
+    if state.folder.is_far:
         now = inspect_output(state.folder)
         if now.version != state.version and now.manifest is not None:
             return now

@@ -210,7 +210,7 @@ def damage_of(folder: AnyPath, manifest: Manifest, *, is_compared: bool) -> list
 
     They are compared if ``is_compared``, if any file is missing, or if a shard has another size.
     """
-    are_missing = (isinstance(size, OSError) for size in folder.file_sizes(manifest.data_paths).values())
+    are_missing = folder.each(lambda path: not (folder / path).exists(), manifest.data_paths)
     if not (is_compared or any(are_missing) or file_problems(manifest, folder)):
         return []
 

@@ -25,7 +25,7 @@ def needed_paths(work: Work) -> Iterator[tuple[AnyPath, ...]]:
     token = work.folder / f"token-{secrets.token_hex(8)}"
     token.put(b"")
     try:
-        yield token, *(source.first_entry() for source in work.sources)
+        yield token, *work.sources
     finally:
         token.unlink(missing_ok=True)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import BinaryIO
 
-from tfshards.schemas import InputError, Manifest, Problem
+from tfshards.schemas import InputError, Manifest, Problem, Shard
 from tfshards.schemas.manifest import OTHER_BYTES, is_manifest
 from tfshards.schemas.names import MANIFEST_NAME
 from tfshards.schemas.storage import AnyPath, any_path
@@ -15,17 +15,18 @@ from tfshards.schemas.storage import AnyPath, any_path
 
 def file_problems(manifest: Manifest, root: str | os.PathLike[str] | AnyPath) -> list[Problem]:
     """Return a problem for each shard whose file is missing or whose size differs from the manifest."""
-    problems = []
-    sizes = any_path(root).file_sizes([shard.path for shard in manifest.shards])
-    for shard in manifest.shards:
-        size = sizes[shard.path]
-        if isinstance(size, OSError):
-            problems.append(Problem(shard.path, f"cannot be read: {size.strerror}"))
-        elif size != shard.num_bytes:
-            problems.append(
-                Problem(shard.path, f"has {size} bytes, but the manifest lists {shard.num_bytes}")
-            )
-    return problems
+    folder = any_path(root)
+
+    def fault(shard: Shard) -> str:
+        try:
+            num_bytes = (folder / shard.path).stat().st_size
+        except OSError as error:
+            return f"cannot be read: {error.strerror}"
+        is_right = num_bytes == shard.num_bytes
+        return "" if is_right else f"has {num_bytes} bytes, but the manifest lists {shard.num_bytes}"
+
+    faults = zip(manifest.shards, folder.each(fault, manifest.shards), strict=True)
+    return [Problem(shard.path, text) for shard, text in faults if text]
 
 
 def digest_problems(

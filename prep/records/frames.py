@@ -22,9 +22,14 @@ from tfshards.schemas.index import (
     RecordIndex,
 )
 from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.reader import in_flight
 from tfshards.schemas.storage.stored import read_gradually
 
 _BUFFER_BYTES = 1 << 20
+# What is read at once: by one request, and as many as fit the caches of a core.
+_REQUEST_BYTES, _READ_BYTES = 1 << 22, 1 << 19
+# Ranges of an object that are requested before they are needed.
+_RANGES_AHEAD = 4
 
 
 def frame(*record: bytes) -> tuple[bytes, ...]:
@@ -236,7 +241,7 @@ def _together(
     These are numbers ``first`` and ``last``, and the bytes from the start of span ``first`` to the end of the
     span before ``last``: fewer where the file ends, and none where it cannot be decompressed.
     """
-    num_bytes = path.range_bytes
+    num_bytes = _REQUEST_BYTES if path.is_far else _READ_BYTES
     # a request to a bucket costs far more than the bytes of a gap
     gaps = starts[1:] - ends[:-1]
     is_far = (gaps < 0) | (gaps >= num_bytes >> 6)
@@ -249,10 +254,10 @@ def _together(
 
 
 def _bytes_of(path: AnyPath, compression: Compression, ranges: Sequence[tuple[int, int]]) -> Iterator[bytes]:
-    if compression == "none":
-        yield from path.read_ranges(ranges)
+    if path.is_far and compression == "none":
+        yield from in_flight(lambda each: bytes(path.read_range(*each)), ranges, _RANGES_AHEAD)
         return
-    name, file = _open_at(path, ranges[0][0] if ranges else 0)
+    name, file = _open_at(path, compression, ranges[0][0] if ranges else 0)
     try:
         for start, end in ranges:
             file.seek(start)
@@ -262,12 +267,12 @@ def _bytes_of(path: AnyPath, compression: Compression, ranges: Sequence[tuple[in
         yield b""
 
 
-# The compressed file that a thread has read last. A shard that is divided into many would otherwise be
+# The file that a thread has read last. A compressed shard that is divided into many would otherwise be
 # inflated from its beginning for each of them.
 _KEPT = threading.local()
 
 
-def _open_at(path: AnyPath, start: int) -> tuple[tuple[object, ...], BinaryIO]:
+def _open_at(path: AnyPath, compression: Compression, start: int) -> tuple[tuple[object, ...], BinaryIO]:
     """Return a file of the uncompressed bytes of ``path`` not read beyond ``start``, and what names it."""
     name = str(path), path.version()
     last: tuple[tuple[object, ...], BinaryIO] | None = getattr(_KEPT, "last", None)
@@ -275,4 +280,4 @@ def _open_at(path: AnyPath, start: int) -> tuple[tuple[object, ...], BinaryIO]:
     _KEPT.last = None
     if last and last[0] == name and last[1].tell() <= start:
         return last
-    return name, path.open_unpacked("gzip", _BUFFER_BYTES)[0]
+    return name, path.open_unpacked(compression, _BUFFER_BYTES)[0]

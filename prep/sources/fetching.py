@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import codecs
+import errno
 import os
 
 from tfshards.schemas import InputError
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.local import read_most
-from tfshards.schemas.storage.paths import may_pass
 from tfshards.schemas.storage.reader import NUM_REQUESTS, stamp_of
 from tfshards.schemas.storage.stored import LISTS, Limit
 
@@ -40,7 +40,9 @@ def changed(path: AnyPath | bytes) -> InputError:
 def unreadable(path: AnyPath | bytes | str, error: OSError) -> InputError:
     """Return the error for an input that cannot be read."""
     shown = os.fsdecode(path) if isinstance(path, bytes) else path
-    remedy = "; run the same command again to resume" if may_pass(path, error) else ""
+    # the connection to the store failed, or the store itself
+    may_pass = "://" in str(shown) and error.errno not in (errno.ENOENT, errno.EACCES)
+    remedy = "; run the same command again to resume" if may_pass else ""
     return InputError(f"{shown}: cannot be read: {error.strerror or error}{remedy}", code="unreadable")
 
 

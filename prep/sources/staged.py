@@ -100,7 +100,7 @@ class Spill:
         if self._sink is None or self._folder is None:
             return
         self._sink.finish()
-        if not self._folder.has_locks and not is_staged(self._folder):
+        if self._folder.is_far and not is_staged(self._folder):
             # nothing would remove it: a later run has removed the folder while this was uploaded
             spill_path(self._folder, self._name).unlink()
             raise staging_gone(self._folder)

@@ -289,9 +289,12 @@ def spill_path(folder: AnyPath, origin: bytes) -> AnyPath:
 def _read_spilled(folder: AnyPath, origins: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
     """Return origins in one file, each with the example there."""
     path, numbers = spill_path(folder, origins[0]), [NUMBERS.unpack(each[NAME_BYTES:]) for each in origins]
-    ranges = [(offset, offset + length) for offset, length, _ in numbers]
     try:
-        data = [path.read_range(*each) for each in ranges] if path.is_far else [*path.read_ranges(ranges)]
+        if path.is_far:
+            data = [bytes(path.read_range(offset, offset + length)) for offset, length, _ in numbers]
+        else:
+            with path.open_regular(buffering=0) as file:
+                data = [os.pread(file.fileno(), length, offset) for offset, length, _ in numbers]
     except OSError as error:
         raise InputError(
             f"{path}: cannot be read: {error.strerror}; let no other build write to the dataset, and mount "

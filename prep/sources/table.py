@@ -209,7 +209,8 @@ def _find(path: AnyPath) -> tuple[AnyPath, list[AnyPath]]:
         folder = path
         while glob.has_magic(str(folder)):
             folder = folder.parent
-        return folder, _of_one_suffix(path, folder.matching(str(path), key_pattern))
+        matches = key_pattern(str(path)).fullmatch
+        return folder, _of_one_suffix(path, [file for file, _ in folder.files_below() if matches(str(file))])
     if not path.is_dir():
         if not path.is_file():
             raise InputError(f"{path} does not exist, or is not a file; name the file of the table")

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from tfshards.prep.views.files import INFO_NAME
 from tfshards.schemas import Manifest, read_manifest
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.manifest import manifest_text
 from tfshards.schemas.storage import any_path
 from tfshards.schemas.summary import escaped
 
@@ -25,7 +24,7 @@ class Info(Manifest):
 
     def __repr__(self) -> str:
         """Return the text that ``tfshards info`` prints."""
-        text = manifest_text(self)
+        text = super().__repr__()
         if f"{self.folder}/{INFO_NAME}" not in self.views:
             return text
         path = escaped(str(any_path(self.path) / self.folder))

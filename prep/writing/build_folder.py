@@ -35,6 +35,7 @@ from tfshards.schemas.json_reader import Json, load_json
 from tfshards.schemas.manifest import read_manifest_file
 from tfshards.schemas.names import FOLDER_PATTERN, MANIFEST_NAME, RECORD_NAME, WORK_NAME
 from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.reader import NUM_REQUESTS
 from tfshards.schemas.storage.stored import LISTS, Sink
 
 _BUILD = re.compile(FOLDER_PATTERN)
@@ -95,7 +96,7 @@ class FinishedShard:
         conversions: number of images by kind of conversion.
         converted_keys: by kind of conversion, the key of the first image that was converted.
         contents: digest of the content of each row, see ``Piece``; if duplicates are searched.
-        marks: what shows whether the shard or a companion was replaced since, by path; see ``mark_of``.
+        marks: ETag of the shard and of each companion in a store, by path; see ``marks_of``.
     """
 
     shard: Shard
@@ -250,32 +251,33 @@ class BuildFolder:
         self.root.each(lambda name: (self.root / name).put(files[name], self.work), files)
 
     def marks_of(self, shard: Shard) -> dict[str, str]:
-        """Return the marks of a written shard and its companions; see ``mark_of``."""
-        return self.dataset.marks(shard.files, {shard.path: shard.num_bytes})
+        """Return the ETags of a written shard and its companions by path; none on a disk."""
+        found = self.dataset.each(lambda name: (name, (self.dataset / name).version()), shard.files)
+        return {name: status.e_tag for name, status in found if status and status.e_tag}
 
     def intact(self, done: Iterable[FinishedShard]) -> list[bool]:
         """Return of each finished shard whether it and its companions are still as they were written."""
-        # the paths of a manifest, in the folder of the build
-        inside = len(self.name) + 1
-        is_unchanged = self.root.unchanged()
 
         def check(one: FinishedShard) -> bool:
-            return is_unchanged(
-                {path[inside:]: digest for path, digest in one.shard.digests.items()},
-                {path[inside:]: mark for path, mark in one.marks.items()},
-            )
+            with suppress(OSError):
+                return all(
+                    (self.dataset / path).is_as_written(digest, one.marks.get(path, ""))
+                    for path, digest in one.shard.digests.items()
+                )
+            return False
 
-        with ThreadPoolExecutor(num_jobs()) as pool:
+        with ThreadPoolExecutor(NUM_REQUESTS if self.root.is_far else num_jobs()) as pool:
             return [*pool.map(check, done)]
 
     def names(self) -> list[str]:
         """Return the paths of the files in the folder that have names as a build gives them."""
-        found = [*self.root.file_names(), *(f"index/{name}" for name in (self.root / "index").file_names())]
-        return sorted(name for name in found if _FILES.fullmatch(name))
+        return sorted(filter(_FILES.fullmatch, self.root.sizes_below()))
 
     def work_names(self) -> list[str]:
         """Return the paths of the files that are needed only while shards are written."""
-        return [f"{WORK_NAME}/{name}" for name in self.work.file_names() if _WORK_FILES.fullmatch(name)]
+        work = self.root / WORK_NAME
+        names = [] if work.is_symlink() else work.sizes_below()
+        return [f"{WORK_NAME}/{name}" for name in names if _WORK_FILES.fullmatch(name)]
 
     def remove_work(self) -> None:
         """Remove what was needed only while shards were written."""

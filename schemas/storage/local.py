@@ -5,11 +5,10 @@ A pipe blocks whoever opens it, a device may never end, and a sparse file has te
 
 from __future__ import annotations
 
-import glob
+import errno
 import os
-import re
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path, PosixPath
 from typing import BinaryIO
@@ -17,7 +16,7 @@ from typing import BinaryIO
 from tfshards.schemas.errors import InputError, size
 from tfshards.schemas.storage.locking import locked
 from tfshards.schemas.storage.reader import RemoteStatus
-from tfshards.schemas.storage.stored import Sink, Stored, read_gradually
+from tfshards.schemas.storage.stored import Sink, Stored
 from tfshards.schemas.storage.stores import too_short
 
 # Much larger writes make the kernel look for larger free pages, which can cost three times the system time.
@@ -29,9 +28,6 @@ class LocalPath(PosixPath, Stored):
     """A file or a folder on a disk; ``RemotePath`` has the same methods."""
 
     is_far = False
-    has_locks = True
-    # as many as fit the caches of a core
-    range_bytes = 1 << 19
 
     # Names
 
@@ -51,37 +47,24 @@ class LocalPath(PosixPath, Stored):
 
     def open_regular(self, buffering: int = -1) -> BinaryIO:
         """Open it for reading bytes, or raise OSError, also of a pipe, a device, a socket or a folder."""
-        name = os.fspath(self)
-        # some devices react to being opened
-        _check_regular(os.stat(name), name)
-        return open(name, "rb", buffering=buffering, opener=_opened)
+        return open(self, "rb", buffering=buffering, opener=_opened)
 
     def get(self, most_bytes: int) -> tuple[os.stat_result, bytes | None]:
         """Return status and content of a regular file, without content if it has more than ``most_bytes``."""
-        with self.open_regular() as file:
-            status = os.fstat(file.fileno())
-            # not up to the end, which files of /proc may not have
-            return status, file.read(status.st_size) if status.st_size <= most_bytes else None
+        return read_most(os.fspath(self), most_bytes)
 
-    def view_range(self, start: int, end: int, version: str | None = None) -> bytes:
-        """Return what ``read_range`` returns, without copying what a store has answered."""
+    def read_range(self, start: int, end: int, version: str | None = None) -> bytes:
+        """Return the bytes ``[start, end)``; with the ETag of an object, only of this version of it.
+
+        Raises:
+            ChangedError: the file is shorter, or the object is another version.
+        """
         with self.open_regular(buffering=0) as file:
             file.seek(start)
             data = file.read(end - start)
         if len(data) != end - start:
             raise too_short(self, start + len(data), end)
         return data
-
-    def read_ranges(self, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
-        """Yield the bytes ``[start, end)`` for each range; fewer if a file on a disk ends before.
-
-        An object that ends before raises ChangedError. Its next ranges are already requested.
-        """
-        # a mapped file that is shortened meanwhile would end the process
-        with self.open_regular(buffering=0) as file:
-            for start, end in ranges:
-                file.seek(start)
-                yield read_gradually(file, end - start)
 
     @contextmanager
     def local_copy(self) -> Iterator[LocalPath]:
@@ -148,68 +131,17 @@ class LocalPath(PosixPath, Stored):
 
     # Many files
 
-    def first_entry(self) -> LocalPath:
-        """Return something in a folder, since another one may have the same path; or a file itself."""
-        if self.is_dir():
-            # only one, since a folder may have millions of them
-            with os.scandir(self) as entries:
-                return next((self / entry.name for entry in entries), self)
-        return self
-
-    def file_names(self) -> list[str]:
-        """Return the names of the files in a folder, without those below it; links lead nowhere."""
-        if self.is_symlink() or not self.is_dir():
-            return []
-        with os.scandir(self) as entries:
-            return [entry.name for entry in entries if not entry.is_dir(follow_symlinks=False)]
-
     def files_below(self) -> Iterator[tuple[LocalPath, os.stat_result]]:
         """Yield each file at any depth of a folder, with its status.
 
         Links that lead nowhere are left out, and folders that links lead to. Keys that no client can name are
         errors: with empty parts, such as ``a//b``, ``.`` or ``..`` as a part, or control characters.
         """
-        paths = (LocalPath(inside, name) for inside, _, names in os.walk(self) for name in names)
-        return ((path, path.stat()) for path in paths if path.exists())
-
-    def matching(self, pattern: str, compiled: Callable[[str], re.Pattern[str]]) -> list[LocalPath]:
-        """Return the files below a folder whose paths match a pattern, in which ``**`` matches any folders.
-
-        ``compiled`` returns the regular expression for URLs of objects.
-        """
-        return [LocalPath(each) for each in glob.glob(pattern, recursive=True)]
-
-    def file_sizes(self, names: Collection[str]) -> dict[str, int | OSError]:
-        """Return the size of each file in a folder, or why it cannot be read; objects are listed."""
-        sizes: dict[str, int | OSError] = {}
-        for name in names:
-            try:
-                sizes[name] = (self / name).stat().st_size
-            except OSError as error:
-                sizes[name] = error
-        return sizes
-
-    def marks(self, names: Collection[str], num_bytes: Mapping[str, int]) -> dict[str, str]:
-        """Return what shows whether a finished object is replaced later, its ETag, by path; nothing on disks.
-
-        OSError is raised if one is missing, or has other than the stated ``num_bytes``.
-        """
-        return {}
-
-    def unchanged(self) -> Callable[[Mapping[str, str], Mapping[str, str]], bool]:
-        """Return a function of digests and of marks by path: whether files are still as they were written.
-
-        On a disk their digests are computed. Objects are compared with one listing: reading them again would
-        take as long as writing them, while an object cannot change in part. It is what one upload wrote,
-        whose ETag is its mark, or another one.
-        """
-
-        def are_unchanged(digests: Mapping[str, str], _: Mapping[str, str]) -> bool:
-            with suppress(OSError):
-                return all((self / name).digest() == digest for name, digest in digests.items())
-            return False
-
-        return are_unchanged
+        for path in (LocalPath(inside, name) for inside, _, names in os.walk(self) for name in names):
+            # another process may rename it meanwhile
+            with suppress(FileNotFoundError):
+                if path.exists():
+                    yield path, path.stat()
 
     # Folders
 
@@ -245,11 +177,6 @@ class LocalPath(PosixPath, Stored):
         moved = self.rename(str(target))
         moved.parent.sync()
         return moved
-
-    def delete_files(self, names: Collection[str]) -> None:
-        """Remove files of a folder, given by their paths in it; missing ones are no error."""
-        for name in names:
-            (self / name).unlink(missing_ok=True)
 
     def delete_tree(self, last: str = "") -> None:
         """Remove a folder with all that is in it, the file ``last`` at the end; errors are left to later."""
@@ -296,14 +223,18 @@ class _LocalSink:
 def read_most(path: str | bytes, most_bytes: int) -> tuple[os.stat_result, bytes | None]:
     """Return the status and the content of a file; no content if it has more than ``most_bytes``.
 
-    It is fast for many small files, and does not check that they are regular.
+    It is fast for many small files. OSError is raised also of a pipe, a device or a socket.
     """
-    # os.open makes a third of the system calls of open; O_NONBLOCK, because the file may have become a pipe
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    # os.open makes a third of the system calls of open
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | _FLAGS)
     try:
-        data = os.read(descriptor, most_bytes)
-        while len(data) < most_bytes and (more := os.read(descriptor, most_bytes - len(data))):
+        before = os.fstat(descriptor)
+        _check_regular(before, path)
+        data, left = b"", before.st_size if before.st_size <= most_bytes else 0
+        # not up to the end, which files of /proc may not have
+        while len(data) < left and (more := os.read(descriptor, left - len(data))):
             data += more
+        # a file that is changed meanwhile has another time
         status = os.fstat(descriptor)
     finally:
         os.close(descriptor)
@@ -322,6 +253,7 @@ def _opened(path: str, flags: int) -> int:
 
 
 def _check_regular(status: os.stat_result, path: str | bytes) -> None:
-    # of a folder, ``open`` itself reports what it is
-    if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fsdecode(path))
+    if not stat.S_ISREG(status.st_mode):
         raise OSError(None, "is not a regular file", os.fsdecode(path))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 from typing import TypeAlias
@@ -17,14 +16,6 @@ AnyPath: TypeAlias = LocalPath | RemotePath
 
 # A URL, of which pathlib keeps one slash, or a known scheme; a single letter is a drive.
 _URL = re.compile(rf"({'|'.join(SCHEMES)}|[A-Za-z][A-Za-z0-9+.-]+(?=:/)):(/*)", re.IGNORECASE)
-# greedy, since a password may contain @
-_USER = re.compile(r"^([^:/]*:/*)[^/]*@")
-
-
-def may_pass(path: AnyPath | str | bytes, error: OSError) -> bool:
-    """Return whether reading may succeed later: the connection to a store failed, or the store itself."""
-    text = os.fsdecode(path) if isinstance(path, bytes) else str(path)
-    return _URL.match(text) is not None and error.errno not in (errno.ENOENT, errno.EACCES)
 
 
 def check_expanded(path: str) -> None:
@@ -35,19 +26,6 @@ def check_expanded(path: str) -> None:
             f"{path} starts with ~, which the shell did not expand, since it is in quotes or follows =; "
             f"give {expanded}, or ./{path} if ~ is the beginning of a name"
         )
-
-
-def local_path(path: str | bytes | os.PathLike[str]) -> LocalPath:
-    """Return ``path``, or raise OptionsError if it is a URL, whose scheme would name a local folder."""
-    check_path("path", path)
-    text = os.fsdecode(path)
-    if _URL.match(text):
-        raise OptionsError(
-            f"{_without_user(text)} is a URL, but only local paths, without file://, are supported; copy "
-            "the files to a local disk, or mount their storage"
-        )
-    check_expanded(text)
-    return LocalPath(text)
 
 
 def any_path(given: str | bytes | os.PathLike[str] | RemotePath, name: str = "path") -> AnyPath:
@@ -70,7 +48,7 @@ def any_path(given: str | bytes | os.PathLike[str] | RemotePath, name: str = "pa
     if scheme not in SCHEMES:
         known = ", ".join(f"{each}://" for each in SCHEMES)
         raise OptionsError(
-            f"{_without_user(text)} is a URL of an unknown kind; only {known} and local paths, without "
+            f"{url[0]}... is a URL of an unknown kind; only {known} and local paths, without "
             "file://, are supported: copy the files there, or to a local disk"
         )
     bucket, _, key = text[url.end() :].partition("/")
@@ -80,8 +58,7 @@ def any_path(given: str | bytes | os.PathLike[str] | RemotePath, name: str = "pa
     is_plain = not key or not {"", ".", ".."} & {*key.split("/")}
     if not has_slashes or not bucket or not is_plain or ":" in bucket or "@" in bucket:
         # a password is not printed
-        port = bucket.partition(":")[2]
-        shown = f"{scheme}://..." if "@" in text or not (port or "0").isdecimal() else text
+        shown = f"{scheme}://..." if "@" in text or ":" in bucket else text
         raise OptionsError(
             f"{shown} is not a URL of a file or folder; write {scheme}://BUCKET/FOLDER, without empty "
             "parts, . or ..; credentials and the address of a server belong in the environment "
@@ -91,6 +68,12 @@ def any_path(given: str | bytes | os.PathLike[str] | RemotePath, name: str = "pa
     return RemotePath(scheme, bucket, key)
 
 
-def _without_user(url: str) -> str:
-    """Return a URL without the user and the password before its host."""
-    return _USER.sub(r"\1", url)
+def local_path(path: str | bytes | os.PathLike[str]) -> LocalPath:
+    """Return the path that ``any_path`` returns, or raise OptionsError if it is in a store."""
+    found = any_path(path)
+    if isinstance(found, RemotePath):
+        raise OptionsError(
+            f"{found} is a URL, but only local paths are supported; copy the files to a local disk, or mount "
+            "their storage"
+        )
+    return found

@@ -55,10 +55,10 @@ def stamp_of(status: Status) -> int:
 class RemoteReader(io.RawIOBase):
     """An object as a file; a sequential read fetches more and more ahead."""
 
-    def __init__(self, status: RemoteStatus, view_range: Callable[[int, int], memoryview]) -> None:
-        """Open a version of an object; ``view_range`` returns bytes ``[start, end)`` of it."""
+    def __init__(self, status: RemoteStatus, read_range: Callable[[int, int], memoryview]) -> None:
+        """Open a version of an object; ``read_range`` returns bytes ``[start, end)`` of it."""
         self.status = status
-        self._view_range = view_range
+        self._read_range = read_range
         self._at = self._start = 0
         self._block = memoryview(b"")
         self._next: Iterator[memoryview] = iter(())
@@ -95,7 +95,7 @@ class RemoteReader(io.RawIOBase):
         return len(data)
 
     def _fetch(self, start: int) -> memoryview:
-        return self._view_range(start, min(start + _BLOCK, self.status.st_size))
+        return self._read_range(start, min(start + _BLOCK, self.status.st_size))
 
 
 def in_flight(

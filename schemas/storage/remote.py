@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import errno
 import io
-import posixpath
-import re
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tfshards.schemas.storage.local import LocalPath
-from tfshards.schemas.storage.reader import RemoteReader, RemoteStatus, in_flight, status_of
+from tfshards.schemas.storage.reader import RemoteReader, RemoteStatus, status_of
 from tfshards.schemas.storage.stored import Sink, Stored
 from tfshards.schemas.storage.stores import (
-    LISTING_WAITS,
     ChangedError,
     as_os_errors,
     require_obstore,
@@ -32,8 +26,6 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 _LISTED_TOGETHER = 1000
-# Ranges of an object that are requested before they are needed.
-_RANGES_AHEAD = 4
 # The parts of an upload: S3 takes 10,000 of at least 5 MiB, so that a shard may have 80 GB.
 _PART = 8 << 20
 _PARTS_IN_FLIGHT = 4
@@ -61,9 +53,6 @@ class RemotePath(Stored):
     key: str
 
     is_far = True
-    has_locks = False
-    # by one request
-    range_bytes = 1 << 22
 
     def __str__(self) -> str:
         return f"{self.scheme}://{self.bucket}" + (f"/{self.key}" if self.key else "")
@@ -139,81 +128,20 @@ class RemotePath(Stored):
         return False
 
     def iterdir(self) -> Iterator[RemotePath]:
-        for name in chain(*self._entries()):
-            yield self / name
-
-    def _entries(self) -> tuple[list[str], dict[str, RemoteStatus]]:
-        """Return the names of the folders in this folder, and the status of each object by its name."""
-        [page] = self._continued(lambda _: [self.store.list_with_delimiter(self.key or None)])
-        folders = [key.rstrip("/").rpartition("/")[2] for key in page["common_prefixes"]]
-        return folders, {each["path"].rpartition("/")[2]: status_of(each) for each in page["objects"]}
-
-    def _listed(self, folders: Iterable[str]) -> dict[str, RemoteStatus]:
-        """Return the status of each object in these folders of the folder, by its path there."""
-        listings = [(folder, (self / folder)._entries()[1]) for folder in folders]
-        return {
-            posixpath.join(folder, name): each for folder, found in listings for name, each in found.items()
-        }
+        with as_os_errors(self):
+            page = self.store.list_with_delimiter(self.key or None)
+        for key in (*page["common_prefixes"], *(each["path"] for each in page["objects"])):
+            yield self._of(key.rstrip("/"))
 
     def _pages(self, size: int = _LISTED_TOGETHER) -> Iterator[Any]:
         """Yield what the store lists of all objects below it, ``size`` of them at once."""
-        return self._continued(lambda last: self.store.list(self.key or None, offset=last, chunk_size=size))
-
-    def _continued(self, request: Callable[[str | None], Iterable[Any]]) -> Iterator[Any]:
-        """Yield the pages of a listing after a key; one that is cut is continued, which no client does."""
-        last: str | None = None
-        waits = iter(LISTING_WAITS)
-        while True:
-            try:
-                with as_os_errors(self):
-                    for page in request(last):
-                        if page:
-                            yield page
-                            # what was listed is not listed again
-                            last = page[-1]["path"] if isinstance(page, list) else None
-                return
-            except ConnectionResetError:
-                seconds = next(waits, None)
-                if seconds is None:
-                    raise
-            time.sleep(seconds)
+        with as_os_errors(self):
+            yield from self.store.list(self.key or None, chunk_size=size)
 
     def files_below(self) -> Iterator[tuple[RemotePath, RemoteStatus]]:
         for page in self._pages():
             for each in page:
                 yield self._of(each["path"]), status_of(each)
-
-    def matching(self, pattern: str, compiled: Callable[[str], re.Pattern[str]]) -> list[RemotePath]:
-        matches = compiled(pattern).fullmatch
-        return [path for path, _ in self.files_below() if matches(str(path))]
-
-    def file_names(self) -> list[str]:
-        return [*self._entries()[1]]
-
-    def first_entry(self) -> RemotePath:
-        return self
-
-    def file_sizes(self, names: Collection[str]) -> dict[str, int | OSError]:
-        missing = FileNotFoundError(errno.ENOENT, "there is no such object")
-        try:
-            found = self._listed({*map(posixpath.dirname, names)})
-        except OSError as error:
-            return dict.fromkeys(names, error)
-        return {name: found[name].st_size if name in found else missing for name in names}
-
-    def marks(self, names: Collection[str], num_bytes: Mapping[str, int]) -> dict[str, str]:
-        found = dict(self.each(lambda name: (name, (self / name).stat()), names))
-        for name, wanted in num_bytes.items():
-            if found[name].st_size != wanted:
-                has = f"has {found[name].st_size} bytes, but {wanted} were uploaded"
-                raise OSError(None, has, str(self / name))
-        return {name: status.e_tag for name, status in found.items()}
-
-    def unchanged(self) -> Callable[[Mapping[str, str], Mapping[str, str]], bool]:
-        found = self._listed(("", "index"))
-        return lambda digests, marks: all(
-            name in found and found[name].e_tag == marks.get(name) for name in digests
-        )
 
     def read_bytes(self) -> bytes:
         data = self.get()[1]
@@ -230,9 +158,9 @@ class RemotePath(Stored):
     def open_regular(self, buffering: int = -1) -> BinaryIO:
         """Open the object, in its present version, for reading; a sequential read fetches ahead."""
         status = self.stat()
-        return io.BufferedReader(RemoteReader(status, partial(self.view_range, version=status.e_tag or None)))
+        return io.BufferedReader(RemoteReader(status, partial(self.read_range, version=status.e_tag or None)))
 
-    def view_range(self, start: int, end: int, version: str | None = None) -> memoryview:
+    def read_range(self, start: int, end: int, version: str | None = None) -> memoryview:
         options: GetOptions = {"range": (start, end)}
         if version:
             options["if_match"] = version
@@ -243,9 +171,6 @@ class RemotePath(Stored):
         if len(data) != end - start:
             raise too_short(self, start + len(data), end)
         return data
-
-    def read_ranges(self, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
-        return in_flight(lambda each: self.read_range(*each), ranges, _RANGES_AHEAD)
 
     @contextmanager
     def local_copy(self) -> Iterator[LocalPath]:
@@ -290,29 +215,13 @@ class RemotePath(Stored):
 
     def unlink(self, missing_ok: bool = False) -> None:
         """Remove the object; not all stores report a missing one, so that it is never an error."""
-        self._delete([self.key])
-
-    def _delete(self, keys: list[str]) -> None:
-        """Remove objects of the bucket, of which some may be missing."""
-        with as_os_errors(self):
-            try:
-                if keys:
-                    self.store.delete(keys)
-            except FileNotFoundError:
-                # another process removes the same objects; the others of these remain
-                for key in keys:
-                    with suppress(FileNotFoundError):
-                        self.store.delete(key)
-
-    def delete_files(self, names: Collection[str]) -> None:
-        self._delete([(self / name).key for name in names])
+        with suppress(FileNotFoundError), as_os_errors(self):
+            self.store.delete(self.key)
 
     def delete_tree(self, last: str = "") -> None:
-        kept = (self / last).key if last else ""
-        for page in self._pages():
-            self._delete([each["path"] for each in page if each["path"] != kept])
-        if kept:
-            self._delete([kept])
+        self.delete_files(name for name in self.sizes_below() if name != last)
+        if last:
+            (self / last).unlink()
 
     # What folders and disks need, and stores do not.
 

@@ -12,14 +12,12 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import BinaryIO, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import BinaryIO, ClassVar, NamedTuple, Protocol
 
 from tfshards.schemas.compression import MAX_RATIO, unpacked
 from tfshards.schemas.digests import HASH, NUM_LAST_BYTES, digest_of
-from tfshards.schemas.storage.reader import RemoteStatus, Status, in_flight
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
+from tfshards.schemas.storage.reader import Item, RemoteStatus, Result, Status, in_flight
+from tfshards.schemas.storage.stores import ChangedError
 
 # Larger blocks no longer fit the caches of the cores, and are slower.
 _BLOCK = 1 << 20
@@ -65,14 +63,10 @@ class Stored(ABC):
 
     Attributes:
         is_far: whether each operation is a request, which takes a round trip: many are made at the same time,
-            and files are neither mapped nor renamed.
-        has_locks: whether another process that writes to the same folder is kept out.
-        range_bytes: how many bytes of a large file are best read at once.
+            and files are neither mapped, renamed nor locked.
     """
 
     is_far: ClassVar[bool]
-    has_locks: ClassVar[bool]
-    range_bytes: ClassVar[int]
 
     @property
     @abstractmethod
@@ -88,9 +82,11 @@ class Stored(ABC):
     @abstractmethod
     def get(self, most_bytes: int) -> tuple[Status, bytes | None]: ...
     @abstractmethod
-    def view_range(self, start: int, end: int, version: str | None = None) -> bytes | memoryview: ...
+    def read_range(self, start: int, end: int, version: str | None = None) -> bytes | memoryview: ...
     @abstractmethod
     def new_file(self, unfinished: Stored | None = None) -> Sink: ...
+    @abstractmethod
+    def unlink(self, missing_ok: bool = False) -> None: ...
     @abstractmethod
     def sync(self, *inner: str) -> None: ...
     @abstractmethod
@@ -113,16 +109,9 @@ class Stored(ABC):
         """Return the content of a regular file, or of an object by one request, which is within a limit."""
         status, data = self.get(limit.most_bytes)
         limit.check(status.st_size, self)
-        assert data is not None
+        if data is None:
+            raise ChangedError(None, "has changed while it was read", str(self))
         return data
-
-    def read_range(self, start: int, end: int, version: str | None = None) -> bytes:
-        """Return the bytes ``[start, end)``; with the ETag of an object, only of this version of it.
-
-        Raises:
-            ChangedError: the file is shorter, or the object is another version.
-        """
-        return bytes(self.view_range(start, end, version))
 
     def read_once(self, tick: Callable[[int], object] | None = None) -> tuple[int, str, str]:
         """Return the size, the digest in the form of the manifest, and the last bytes in hex.
@@ -169,6 +158,18 @@ class Stored(ABC):
                 return status
             return RemoteStatus(status.st_size, status.st_mtime_ns, "", "")
         return None
+
+    def is_as_written(self, digest: str, e_tag: str) -> bool:
+        """Return whether a file has a digest, or an object the ETag that it had after it was written.
+
+        Reading an object again would take as long as writing it, and it cannot change in part.
+        """
+        status = self.version()
+        return status is not None and (status.e_tag == e_tag if e_tag else self.digest() == digest)
+
+    def delete_files(self, names: Iterable[str]) -> None:
+        """Remove files of a folder, given by their paths in it; missing ones are no error."""
+        self.each(lambda name: (self / name).unlink(missing_ok=True), names)
 
     def each(self, call: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
         """Return the result of a call for each item; to a store, many requests are made at the same time."""

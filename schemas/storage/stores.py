@@ -29,10 +29,7 @@ _ADDRESSES = {
     "gs": ("STORAGE_EMULATOR_HOST", "GOOGLE_BASE_URL"),
     "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT", "AZURITE_BLOB_STORAGE_URL"),
 }
-_ADDRESS = re.compile(
-    r"https?://(?:\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(?P<port>\d{1,5}))?(?:/[^\s?#@]*)?", re.IGNORECASE
-)
-_MOST_PORT = 65535
+_ADDRESS = re.compile(r"https?://[^\s@/]+(/\S*)?", re.IGNORECASE)
 # A request that ends in an error is repeated until this time has passed, before that number of attempts.
 # Waits are random, up to ``base`` times the one before, and would not grow with 2.
 _RETRIES = {
@@ -40,8 +37,6 @@ _RETRIES = {
     "retry_timeout": timedelta(seconds=60),
     "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=5), "base": 4},
 }
-# Seconds before a listing that was cut is continued.
-LISTING_WAITS = (0.2, 1, 3)
 # The time until the first byte of an answer includes sending the request, which for the parts of an
 # upload, sent at the same time, is longer.
 _CLIENT = {"connect_timeout": "5s", "read_timeout": "15s", "timeout": "1h"}
@@ -54,53 +49,44 @@ _VARIABLES = (
     *("GOOGLE_BEARER_TOKEN", "AZURE_STORAGE_ACCOUNT_NAME"),
 )
 
-# What is in the class and the text of an error of the client, in the order in which it is looked for: first
-# the codes of S3, and of the XML interface of Google's store. The last ones take the address of the request.
-_OTHER_REGION = (errno.EREMOTE, "the bucket is in another region; set AWS_REGION to it")
-_FORBIDDEN = (errno.EACCES, "the credentials do not allow this")
-_BUSY = (errno.EBUSY, "the store limits the rate of requests, and did so until the last attempt ({})")
-_UNREACHABLE = (errno.ECONNREFUSED, "no server answers at the address of the store ({})")
+# What is in the class and the text of an error of the client, in the order in which it is looked for. The
+# braces are for the code of the store, or the address of the request.
 _ERRORS: tuple[tuple[str, int, str], ...] = (
     ("<Code>NoSuchBucket<", errno.ENOENT, "there is no such bucket"),
-    ("<Code>ContainerNotFound<", errno.ENOENT, "there is no such container"),
-    ("<Code>AccessDenied<", *_FORBIDDEN),
-    ("<Code>InvalidAccessKeyId<", errno.EACCES, "the access key is not known; check AWS_ACCESS_KEY_ID"),
-    ("<Code>SignatureDoesNotMatch<", errno.EACCES, "the secret key is wrong; check AWS_SECRET_ACCESS_KEY"),
-    ("<Code>ExpiredToken<", errno.EACCES, "the credentials have expired; get new ones, and run this again"),
-    ("<Code>RequestTimeTooSkewed<", errno.EACCES, "the clock of this machine is wrong"),
-    ("<Code>AuthorizationHeaderMalformed<", *_OTHER_REGION),
-    ("<Code>IllegalLocationConstraintException<", *_OTHER_REGION),
+    (
+        # S3 names no other address when a bucket is in another region
+        "AuthorizationHeaderMalformed|IllegalLocationConstraintException|redirect without LOCATION",
+        errno.EREMOTE,
+        "the bucket is in another region; set AWS_REGION to it",
+    ),
     ("<Code>InvalidRange<", errno.ESTALE, "is shorter than it was"),
-    ("<Code>SlowDown<", *_BUSY),
-    ("<Code>ServerBusy<", *_BUSY),
-    ("AlreadyExistsError: ", errno.EEXIST, "exists already"),
-    ("PreconditionError: ", errno.ESTALE, "was replaced in the meantime"),
+    (
+        "<Code>SlowDown<|<Code>ServerBusy<|503 Service Unavailable|429 Too Many Requests",
+        errno.EBUSY,
+        "the store limits the rate of requests, and did so until the last attempt ({})",
+    ),
+    ("^AlreadyExistsError: ", errno.EEXIST, "exists already"),
+    ("^PreconditionError: ", errno.ESTALE, "was replaced in the meantime"),
     ("NotFoundError: ", errno.ENOENT, "there is no such object"),
-    ("PermissionDeniedError: ", *_FORBIDDEN),
-    ("UnauthenticatedError: ", *_FORBIDDEN),
+    (
+        "^PermissionDeniedError: |^UnauthenticatedError: |<Code>ExpiredToken<",
+        errno.EACCES,
+        "the credentials do not allow this ({})",
+    ),
     (
         "invalid path",
         errno.EINVAL,
-        "it holds a key with an empty part, with . or .. as a part, or with a control character; rename that "
-        "object, or remove it",
+        "it holds a key with an empty part, ., .. or a control character; rename that object, or remove it",
     ),
-    # S3 names no other address when a bucket is in another region
-    ("redirect without LOCATION", *_OTHER_REGION),
-    ("503 Service Unavailable", *_BUSY),
-    ("429 Too Many Requests", *_BUSY),
     (
         "Error performing token request",
         errno.EACCES,
         "there are no credentials; for Google Cloud Storage run `gcloud auth application-default login`, or "
         "set GOOGLE_APPLICATION_CREDENTIALS; for Azure set AZURE_STORAGE_ACCOUNT_NAME and _KEY",
     ),
-    ("TimedOut", errno.ETIMEDOUT, "the store did not answer in time ({})"),
-    ("dns error", errno.EHOSTUNREACH, "the address of the store is not known ({})"),
-    ("Connection refused", *_UNREACHABLE),
-    ("ConnectError", *_UNREACHABLE),
-    ("request or response body error", errno.ECONNRESET, "the connection was cut while data were sent"),
     ("error sending request", errno.EIO, "the connection to the store failed ({})"),
 )
+_CODE = re.compile(r"<Code>(\w+)<")
 # the address of a request, without a user, a key or a query
 _REQUESTED = re.compile(r"Error performing [A-Z]+ (https?://[^/\s?#@]+)(?=[/\s?#])")
 # of a text that is not known; the rest may be a page of nested errors
@@ -123,11 +109,14 @@ def as_os_errors(path: object) -> Iterator[None]:
         yield
     except (FileNotFoundError, require_obstore().exceptions.BaseError) as error:
         text = f"{type(error).__name__}: {error}"
-        unknown = ("", errno.EIO, textwrap.shorten(str(error), _MOST_CHARACTERS, placeholder="..."))
-        words, number, why = next((row for row in _ERRORS if row[0] in text), unknown)
-        if words:
-            address = _REQUESTED.search(text)
-            why = why.format(address[1]) if address else why.replace(" ({})", "")
+        # a query may hold a signature
+        shown = textwrap.shorten(
+            re.sub(r"(://[^\s?]*)\?\S+", r"\1", str(error)), _MOST_CHARACTERS, placeholder="..."
+        )
+        rows = (row[1:] for row in _ERRORS if re.search(row[0], text))
+        number, why = next(rows, (errno.EIO, "{}"))
+        detail = _CODE.search(text) or _REQUESTED.search(text)
+        why = why.format(detail[1] if detail and why != "{}" else shown)
         # OSError chooses the class that belongs to the number
         kind = ChangedError if number == errno.ESTALE else OSError
         raise kind(number, why, str(path)) from None
@@ -164,7 +153,7 @@ def _store(scheme: str, bucket: str, uploads: bool, _environment: tuple[object, 
     elif scheme == "gs" and (emulator := os.environ.get("STORAGE_EMULATOR_HOST")):
         # the variable of Google's own clients, which they reach without credentials
         # obstore asks for a token before it writes, also if it is to skip signatures
-        options = {"base_url": _emulator_address(emulator), "bearer_token": "emulator"}
+        options = {"base_url": emulator, "bearer_token": "emulator"}
     endpoints = [options.get("base_url"), *map(os.environ.get, _VARIABLES)]
     is_http = any(str(endpoint).lower().startswith("http://") for endpoint in endpoints)
     try:
@@ -206,22 +195,12 @@ def _s3_options() -> dict[str, Any]:
 
 
 def _check_addresses(scheme: str) -> None:
-    """Raise if a variable names no address, with which obstore ends with a panic; unset the empty ones."""
+    """Raise InputError if a variable does not hold an address, with which obstore ends with a panic."""
     for variable in _ADDRESSES[scheme]:
         value = os.environ.get(variable)
-        if value == "":
-            del os.environ[variable]
-        if not value:
-            continue
-        found = _ADDRESS.fullmatch(_emulator_address(value) if variable == "STORAGE_EMULATOR_HOST" else value)
-        if found is None or int(found["port"] or 0) > _MOST_PORT:
-            shown = "" if "@" in value else f"={value}"
+        if value is not None and not _ADDRESS.fullmatch(value):
+            # its text may hold a password
             raise InputError(
-                f"{variable}{shown} is not an address that begins with http:// or https://, such as "
+                f"{variable} is not an address that begins with http:// or https://, such as "
                 f"http://127.0.0.1:9000; correct it, or unset {variable}"
             )
-
-
-def _emulator_address(host: str) -> str:
-    """Return the address that Google's own clients use for ``STORAGE_EMULATOR_HOST``."""
-    return host if "://" in host else f"http://{host}"

@@ -71,16 +71,16 @@ OPTIONS = [
 @pytest.fixture
 def fetched(monkeypatch):
     """Return the bytes of each request, which names the version of the object."""
-    made, view_range = [], RemotePath.view_range
+    made, read_range = [], RemotePath.read_range
 
     def noted(path, start, end, version):
         assert version
         # apart from the last bytes of each shard, which are compared when it is opened
         if end - start > 8:
             made.append(end - start)
-        return view_range(path, start, end, version)
+        return read_range(path, start, end, version)
 
-    monkeypatch.setattr(RemotePath, "view_range", noted)
+    monkeypatch.setattr(RemotePath, "read_range", noted)
     return made
 
 

@@ -43,14 +43,9 @@ def lose_source(folder: Path) -> None:
     (folder / "photos").rmdir()
 
 
-def other_source(folder: Path) -> None:
-    (folder / "photos" / "cats").rename(folder / "photos" / "dogs")
-
-
 FAULTS = {
     "another folder of the build": (lose_build, "build"),
     "the source is missing": (lose_source, "photos"),
-    "another source": (other_source, "photos"),
 }
 
 

@@ -9,7 +9,7 @@ from .faults import Cut, LoseAnswer
 
 @pytest.fixture
 def folder(bucket, proxy):
-    """A folder behind the proxy, with one object and a listing of two pages."""
+    """A folder behind the proxy, with one object."""
     root = any_path(f"{bucket.url}/data")
     (root / "x").write_bytes(b"0123456789" * 1000)
     return root
@@ -18,12 +18,6 @@ def folder(bucket, proxy):
 def test_a_cut_answer_is_read_again(folder, proxy):
     proxy.add(Cut(5000), "^get", count=2)
     assert (folder / "x").read_bytes() == b"0123456789" * 1000
-
-
-def test_a_cut_listing_is_repeated(folder, proxy):
-    for look in (lambda: list(folder.iterdir()), lambda: [path for path, _ in folder.files_below()]):
-        proxy.add(Cut(50), "^list", count=2)
-        assert look() == [folder / "x"]
 
 
 def test_a_lost_answer_to_a_conditional_write_is_no_conflict(folder, proxy):

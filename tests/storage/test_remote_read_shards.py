@@ -9,9 +9,9 @@ from tests.prep.derived import flip
 from tests.prep.test_read_shards import FRAME, all_of, assert_same, read, write_numbers
 from tfshards import prep
 from tfshards.prep.engines import read_shards
+from tfshards.prep.records import frames
 from tfshards.prep.records.frames import RecordError
 from tfshards.schemas import read_manifest
-from tfshards.schemas.storage import RemotePath
 
 from .conftest import each_store
 
@@ -22,7 +22,7 @@ def test_a_dataset_in_a_bucket_is_read_by_few_large_requests(tmp_path, upload, p
     url = upload(root)
     expected = [(f"{number:03}", {"number": np.int64(number)}) for number in range(500)]
     read(prep.ReadShards(url), check=lambda found: assert_same(found, expected))
-    monkeypatch.setattr(RemotePath, "range_bytes", 100 * (FRAME + 1))
+    monkeypatch.setattr(frames, "_REQUEST_BYTES", 100 * (FRAME + 1))
     read_shards._index.cache_clear()
     before = len(proxy.requests)
     assert_same(all_of(url, num_bytes=8_000), expected)

@@ -366,8 +366,9 @@ def many_classes():
     run("build images photos data/photos --splits train=0.9 --splits val=0.1")
     page = yield
     (printed,) = page.printed
-    few, every = printed.split("\nand 5 more classes\n")
+    few, every = printed.split("\nand 5 more classes, none of them larger (--json has all)\n")
     assert "class23" not in few
+    assert all(f'"{name}"' in every for name in names)
     assert "\nkey: cat/0001.jpg\n" in every
     assert "split train, example 5, record 5 of " in every
     assert re.findall(r"^split val, example (\d),", every, re.M) == ["0", "1", "2"]

@@ -46,7 +46,7 @@ REFUSALS = [
     ("build arrays t=t.csv new", 2, None, "t.csv"),
     ("build table keys new", 2, None, ["keys", ".csv"]),
     ("build table t.csv new --roles a", 2, "usage", ["--roles", "'a'", "NAME=VALUE"]),
-    ("info x.npy", 1, "input", ["x.npy", "dataset.json"]),
+    ("info x.npy", 1, "dataset-missing", ["x.npy", "dataset.json"]),
     ("show data cat/9.png", 1, "key-unknown", "'cat/9.png'"),
     ("show data train:99", 1, None, ["train:99", "8"]),
     (["show", "data", "a\x1b[31m\nb"], 1, "key-unknown", r"a\x1b[31m\nb"),
