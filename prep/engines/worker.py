@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import re
 import secrets
@@ -25,9 +26,18 @@ def needed_paths(work: Work) -> Iterator[tuple[AnyPath, ...]]:
     token = work.folder / f"token-{secrets.token_hex(8)}"
     token.put(b"")
     try:
-        yield token, *work.sources
+        yield token, *map(_first_entry, work.sources)
     finally:
         token.unlink(missing_ok=True)
+
+
+def _first_entry(source: AnyPath) -> AnyPath:
+    """Return something in a folder, since another one may have the same path; or a file itself."""
+    if source.is_far or not source.is_dir():
+        return source
+    # only one, since a folder may have millions of them
+    with os.scandir(str(source)) as entries:
+        return next((source / entry.name for entry in entries), source)
 
 
 def check_worker(versions: Mapping[str, str], paths: Sequence[AnyPath]) -> None:

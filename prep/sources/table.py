@@ -209,6 +209,8 @@ def _find(path: AnyPath) -> tuple[AnyPath, list[AnyPath]]:
         folder = path
         while glob.has_magic(str(folder)):
             folder = folder.parent
+        if not folder.is_far:
+            return folder, _of_one_suffix(path, [*map(LocalPath, glob.glob(str(path), recursive=True))])
         matches = key_pattern(str(path)).fullmatch
         return folder, _of_one_suffix(path, [file for file, _ in folder.files_below() if matches(str(file))])
     if not path.is_dir():

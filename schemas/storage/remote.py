@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from tfshards.schemas.storage.local import LocalPath
 from tfshards.schemas.storage.reader import RemoteReader, RemoteStatus, status_of
 from tfshards.schemas.storage.stored import Sink, Stored
 from tfshards.schemas.storage.stores import (
+    LISTING_WAITS,
     ChangedError,
     as_os_errors,
     require_obstore,
@@ -134,9 +136,24 @@ class RemotePath(Stored):
             yield self._of(key.rstrip("/"))
 
     def _pages(self, size: int = _LISTED_TOGETHER) -> Iterator[Any]:
-        """Yield what the store lists of all objects below it, ``size`` of them at once."""
-        with as_os_errors(self):
-            yield from self.store.list(self.key or None, chunk_size=size)
+        """Yield what the store lists of all objects below it, ``size`` of them at once.
+
+        A listing that is cut, of millions of objects, is continued: clients repeat single requests only.
+        """
+        last: str | None = None
+        waits = iter(LISTING_WAITS)
+        while True:
+            try:
+                with as_os_errors(self):
+                    for page in self.store.list(self.key or None, offset=last, chunk_size=size):
+                        yield page
+                        last = page[-1]["path"] if page else last
+                return
+            except ConnectionResetError:
+                seconds = next(waits, None)
+                if seconds is None:
+                    raise
+            time.sleep(seconds)
 
     def files_below(self) -> Iterator[tuple[RemotePath, RemoteStatus]]:
         for page in self._pages():

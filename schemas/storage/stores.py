@@ -41,6 +41,8 @@ _RETRIES = {
 # upload, sent at the same time, is longer.
 _CLIENT = {"connect_timeout": "5s", "read_timeout": "15s", "timeout": "1h"}
 _UPLOADS = {**_CLIENT, "read_timeout": "2m"}
+# Seconds before a listing that was cut is continued.
+LISTING_WAITS = (0.2, 1, 3)
 _making = threading.Lock()
 # What names the endpoint and the credentials; a program may change them between two datasets.
 _VARIABLES = (
@@ -84,6 +86,7 @@ _ERRORS: tuple[tuple[str, int, str], ...] = (
         "there are no credentials; for Google Cloud Storage run `gcloud auth application-default login`, or "
         "set GOOGLE_APPLICATION_CREDENTIALS; for Azure set AZURE_STORAGE_ACCOUNT_NAME and _KEY",
     ),
+    ("request or response body error", errno.ECONNRESET, "the connection was cut while data were sent"),
     ("error sending request", errno.EIO, "the connection to the store failed ({})"),
 )
 _CODE = re.compile(r"<Code>(\w+)<")

@@ -139,9 +139,9 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
     ),
     (
         "a repaired file is written in place",
-        "prep/verification/repair.py",
-        "        target.put(data, unfinished)\n",
-        "        target.write_bytes(data)\n",
+        "prep/building/generations.py",
+        "        target.write(blocks, unfinished)\n",
+        '        target.write_bytes(b"".join(blocks))\n',
         f"{_CRASHES}[repair]",
     ),
     (
