@@ -138,7 +138,7 @@ def load_dataset(options: LoadOptions) -> tf.data.Dataset:
     log_part(source.label, options.this_worker, plan.order.num_steps)
     # Last, so that a load that fails leaves the Progress unchanged.
     if options.tracker is not None:
-        options.tracker.load_from_here(plan.facts, plan.order.num_steps, options.epochs)
+        options.tracker.load_from_here(plan.facts, plan.order.num_steps)
     return dataset
 
 

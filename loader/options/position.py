@@ -78,13 +78,11 @@ class Counter:
 
     Attributes:
         position: the position of the next batch, including what the order depends on.
-        epochs: the epoch at which the loaded dataset stops, exclusive; None if it does not stop.
     """
 
     def __init__(self, position: Position | None = None) -> None:
         super().__init__()
         self.position: Position = position or Position()
-        self.epochs: int | None = None
         # of the loaded dataset
         self._steps_per_epoch: int | None = None
         self._start = self.position
@@ -125,13 +123,12 @@ class Counter:
         total = self.epoch * self.steps_per_epoch + self.step + steps
         self.position = Position(*divmod(total, self.steps_per_epoch), self.position.order)
 
-    def load_from_here(self, order: Facts, steps_per_epoch: int, epochs: int | None) -> None:
+    def load_from_here(self, order: Facts, steps_per_epoch: int) -> None:
         """Attach a dataset that starts at this position; ``load`` calls it last, when nothing else can fail.
 
         Args:
             order: what the order of the run depends on; ``load`` has checked that it matches ``position``.
             steps_per_epoch: the number of steps in one epoch.
-            epochs: the epoch at which the dataset stops, exclusive; None if it does not stop.
         """
         self.position = self._start = Position(self.epoch, self.step, dict(order))
-        self._steps_per_epoch, self.epochs = steps_per_epoch, epochs
+        self._steps_per_epoch = steps_per_epoch

@@ -41,7 +41,8 @@ from tfshards.schemas.storage import AnyPath
 # What to do about the files of a dataset that are missing or damaged.
 REMEDY = (
     "`tfshards verify DATASET --deep` lists all faults, `tfshards verify DATASET --repair` rebuilds indexes, "
-    "labels and keys, and names the command that writes shards again; or restore the files from a backup"
+    "labels and keys, and names the command that writes shards again; or restore the files from a backup; "
+    "a folder of cache= that is damaged is made again after it is deleted"
 )
 # Files that are open at the same time: each has a file descriptor, of which processes often have 1,024.
 _MOST_OPEN = 256

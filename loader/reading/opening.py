@@ -37,7 +37,7 @@ def open_frames(source: OpenSplit, options: LoadOptions) -> tuple[Frames, Damage
     frames = Frames(
         root,
         shards,
-        copied_shards(source, options.cached, strict=not is_skipped),
+        copied_shards(source, options.cached),
         versions=[version for _, version in files] if root.is_far else (),
         is_whole=not is_skipped,
     )
