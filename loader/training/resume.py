@@ -48,10 +48,10 @@ class Resume(Callback):  # type: ignore[misc]
     After a crash, the same program resumes with the batch that follows the last save and runs only the
     remaining steps of the interrupted epoch. Keras may run on any backend; on those other than TensorFlow,
     ``iter(loader.batches(...))`` takes the place of ``load``. The file is one of ``model.save_weights``, with
-    the optimizer's state, to which the position and the seeds of layers are added; metrics and other callbacks
-    start from scratch, so the logs of that epoch cover only its remaining steps. On PyTorch, give ``Dropout`` a
-    seed: otherwise its noise differs. A model that was compiled with another optimizer than the saved one
-    keeps it, with a warning that names the difference.
+    the optimizer's state, to which the position and the seeds of layers are added; metrics and other
+    callbacks start from scratch, so the logs of that epoch cover only its remaining steps. On PyTorch, give
+    ``Dropout`` a seed: otherwise its noise differs. A model that was compiled with another optimizer than the
+    saved one keeps it, with a warning that names the difference.
 
     A file is saved every ``every`` steps and after the validation of each epoch; the latter includes the
     changes that callbacks listed before this one make at the end of an epoch. It appears as a whole, flushed
@@ -96,8 +96,8 @@ class Resume(Callback):  # type: ignore[misc]
             )
         if self.params["steps"] != steps:
             raise OptionsError(
-                f"fit takes {self.params['steps']} steps per epoch, but an epoch of the dataset has {steps}; use "
-                "fit(steps_per_epoch=resume.progress.steps_per_epoch)"
+                f"fit takes {self.params['steps']} steps per epoch, but an epoch of the dataset has {steps}; "
+                "use fit(steps_per_epoch=resume.progress.steps_per_epoch)"
             )
         at_once = getattr(self.model, "steps_per_execution", 1)
         if (steps - self.progress.step) % at_once or steps % at_once:
