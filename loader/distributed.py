@@ -16,10 +16,9 @@ from tfshards.loader.options.selection import Classes, Mix, Part, Shuffle
 from tfshards.loader.options.validation import check_least, suggests
 from tfshards.loader.options.worker import Worker
 from tfshards.loader.order.plan import make_plan
-from tfshards.loader.pipeline import load_dataset
+from tfshards.loader.pipeline import has_several_hosts, load_dataset
 from tfshards.loader.reading.source import open_source
 from tfshards.loader.tensors.stages import without_autograph
-from tfshards.loader.training.strategies import has_several_hosts
 from tfshards.schemas import OptionsError
 
 

@@ -265,7 +265,7 @@ def _check_model(model: Any) -> None:  # noqa: ANN401
     is_one_of_several = usual_worker().count > 1
     if strategy := getattr(model, "distribute_strategy", None):
         # of TensorFlow, which is imported then
-        from tfshards.loader.training.strategies import has_several_hosts
+        from tfshards.loader.pipeline import has_several_hosts
 
         is_one_of_several |= has_several_hosts(strategy)
     if is_one_of_several:
