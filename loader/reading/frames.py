@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.schemas import Feature, FormatError, Problem, Shard
+from tfshards.schemas import FormatError, Problem, Shard
 from tfshards.schemas.columns import (
     FEWEST,
     LONGEST,
@@ -79,9 +79,7 @@ class Frames:
         root: AnyPath,
         shards: Sequence[Shard],
         paths: Sequence[AnyPath],
-        *,
         versions: Sequence[str] = (),
-        is_whole: bool = True,
     ) -> None:
         """Prepare to read.
 
@@ -90,7 +88,6 @@ class Frames:
             shards: the shards of the split.
             paths: what is read: the shards, or uncompressed copies of them.
             versions: the ETags of the objects that are read, if the shards are in a bucket.
-            is_whole: whether files of another size than in the manifest are refused.
         """
         self.root: AnyPath = root
         self.shards: Sequence[Shard] = shards
@@ -100,7 +97,7 @@ class Frames:
         self.is_local: bool = not self.is_far.any()
         self.sizes: Ints = np.array([shard.num_examples for shard in shards], np.int64)
         self.ends: Ints = np.cumsum(self.sizes)
-        self._versions, self._is_whole = versions, is_whole
+        self._versions = versions
         # For each shard the offsets of its records, and its end; not used before the index is read.
         self._offsets = np.empty(int(self.sizes.sum()) + len(shards), np.int64)
         self._is_known = np.zeros(len(shards), np.bool_)
@@ -366,7 +363,7 @@ class Frames:
         expected = self.shards[shard].record_bytes if is_copy else self.shards[shard].num_bytes
         with self.paths[shard].open_regular(buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
-            if size != expected and self._is_whole:
+            if size != expected:
                 raise self._fault(shard, f"has {size} bytes instead of the {expected} in the manifest")
             return _File(os.dup(file.fileno()))
 
@@ -433,15 +430,6 @@ def read_values(root: AnyPath, frames: Frames, columns: Columns, numbers: Ints) 
     except UnparsedError as error:
         problem = Problem(frames.place(int(numbers[error.row])), str(error))
         raise FormatError(f"{root}: a record ({REMEDY})", [problem]) from None
-
-
-def all_values(root: AnyPath, frames: Frames, feature: Feature, together: int = 1024) -> Sequence[object]:
-    """Return the value of a feature of each example."""
-    columns, found = Columns([feature]), list[object]()
-    for start in range(0, len(frames), together):
-        numbers = np.arange(start, min(start + together, len(frames)), dtype=np.int64)
-        found += read_values(root, frames, columns, numbers)[feature.name].tolist()
-    return found
 
 
 def _distinct(shards: Ints) -> list[int]:
