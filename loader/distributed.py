@@ -16,7 +16,7 @@ from tfshards.loader.options.selection import Classes, Mix, Part, Shuffle
 from tfshards.loader.options.validation import check_least, suggests
 from tfshards.loader.options.worker import Worker
 from tfshards.loader.order.plan import make_plan
-from tfshards.loader.pipeline import has_several_hosts, load_dataset
+from tfshards.loader.pipeline import load_dataset
 from tfshards.loader.reading.source import open_source
 from tfshards.loader.tensors.stages import without_autograph
 from tfshards.schemas import OptionsError
@@ -96,7 +96,7 @@ def distribute(
             f"global_batch_size={global_batch_size} exceeds the examples of the split, so remainder='drop' "
             "leaves no steps; use a smaller one or remainder='pad'"
         )
-    if not has_several_hosts(strategy):
+    if not isinstance(strategy, (tf.distribute.MultiWorkerMirroredStrategy, tf.distribute.TPUStrategy)):
         # The length stays known, so that Keras also sees where an epoch ends.
         return strategy.experimental_distribute_dataset(load_dataset(whole))
 

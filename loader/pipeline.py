@@ -148,11 +148,6 @@ def make_feed(options: LoadOptions, source: OpenSplit) -> Feed:
     return Feed(plan, content, frames, windows, damage)
 
 
-def has_several_hosts(strategy: tf.distribute.Strategy) -> bool:
-    """Return whether ``strategy`` may read on more than one host."""
-    return isinstance(strategy, (tf.distribute.MultiWorkerMirroredStrategy, tf.distribute.TPUStrategy))
-
-
 def _warn_of_strategy(options: LoadOptions) -> None:
     """Warn, at the line that called ``load`` without ``worker=``, where the strategy in scope does not fit.
 

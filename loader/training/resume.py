@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 import tempfile
 import warnings
 from collections.abc import Mapping
@@ -265,9 +266,8 @@ def _check_model(model: Any) -> None:  # noqa: ANN401
     is_one_of_several = usual_worker().count > 1
     if strategy := getattr(model, "distribute_strategy", None):
         # of TensorFlow, which is imported then
-        from tfshards.loader.pipeline import has_several_hosts
-
-        is_one_of_several |= has_several_hosts(strategy)
+        hosts = sys.modules["tensorflow"].distribute
+        is_one_of_several |= isinstance(strategy, (hosts.MultiWorkerMirroredStrategy, hosts.TPUStrategy))
     if is_one_of_several:
         raise OptionsError("Resume works on one host; on several, save loader.Progress() in a checkpoint")
     if not model.built or not model.variables:
