@@ -14,7 +14,7 @@ from tfshards.loader.options.image import Image
 from tfshards.loader.options.load_options import LoadOptions, OnDamage, Remainder, SampleWeights
 from tfshards.loader.options.position import Counter, Position
 from tfshards.loader.options.selection import Classes, Mix, Part, Shuffle
-from tfshards.loader.options.validation import suggests
+from tfshards.loader.options.validation import invalid, suggests
 from tfshards.loader.options.worker import Worker, log_part, other_workers, reads_all
 from tfshards.loader.order.plan import choose_population, make_plan, no_steps
 from tfshards.loader.reading.opening import open_frames, open_windows
@@ -143,6 +143,11 @@ def load_dataset(options: LoadOptions) -> tf.data.Dataset:
 def make_feed(options: LoadOptions, source: OpenSplit) -> Feed:
     """Return what the graph reads, after the checks of the files."""
     content, plan = make_content(options, source), make_plan(options, source)
+    empty = [feature.name for feature in content.parsed if not feature.is_encoded and 0 in feature.shape]
+    if empty:
+        # unbatch() ends the process on a tensor without elements (TensorFlow 2.21)
+        allowed = f"without {empty[0]!r}, whose values have no elements; or use loader.batches"
+        raise invalid("select", options.select, allowed)
     frames, damage = open_frames(source, options)
     windows = open_windows(source, options.cached, frames, is_scattered=plan.is_scattered)
     return Feed(plan, content, frames, windows, damage)
