@@ -193,7 +193,8 @@ def bench(
     except tf.errors.InvalidArgumentError:
         text = f"{dataset} has damaged records: `tfshards verify {dataset} --deep` lists them"
         raise InputError(text, code="shard-damaged") from None
-    return Speeds(source.name, batch_size, feed.plan.record_bytes, **{"decoded": None, **rates})
+    before, after = (rates["records"], rates["parsed"]), (rates.get("decoded"), rates["delivered"])
+    return Speeds(source.name, batch_size, feed.plan.record_bytes, *before, *after)
 
 
 def _sides(text: str) -> tuple[int, int] | None:
