@@ -155,6 +155,8 @@ def bench(
     source = open_source(options)
     has_images = any(feature.is_encoded for feature in source.manifest.schema.features)
     sides = _sides(size or ("224x224" if has_images else "none"))
+    if not has_images and sides:
+        raise OptionsError(f"size={size!r} is for images, which {dataset} does not have; leave it out")
     image = Image(size=sides, crop=crop) if sides or crop else None
     num_bytes, num_examples = source.split.record_bytes, source.split.num_examples
     if batch_size > num_examples:

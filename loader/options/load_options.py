@@ -182,14 +182,12 @@ def cache_of(cache: object) -> Cache | None:
     """Return the cache that ``cache=`` describes; None without one."""
     if cache is None:
         return None
+    path, comma, given = (part.strip() for part in str(cache).removeprefix(_DISK).partition(","))
+    if not isinstance(cache, str) or not cache.startswith(_DISK) or not path:
+        raise invalid("cache", cache, _CACHES)
     try:
-        if not isinstance(cache, str) or not cache.startswith(_DISK):
-            raise ValueError
-        path, comma, given = (part.strip() for part in cache.removeprefix(_DISK).partition(","))
-        if not path:
-            raise ValueError
-        most_bytes = parse_size(given, "cache") if comma else None
-        return Cache(local_path(path).expanduser().absolute(), most_bytes)
-    except (OSError, RuntimeError, ValueError):
-        # also of a user, or of this process, who has no folder
+        folder = local_path(path).expanduser().absolute()
+    except (OSError, RuntimeError):
+        # of a user, or of this process, who has no folder
         raise invalid("cache", cache, _CACHES) from None
+    return Cache(folder, parse_size(given, "cache") if comma else None)
