@@ -74,8 +74,8 @@ def main(dataset: str) -> None:
         for batch in train:
             train_step(batch)
     right = sum(float(num_right(batch)) for batch in test)
-    held_out, worker = manifest.splits["test"].num_examples, strategy.cluster_resolver
-    print(f"worker {worker.task_id}: accuracy: {right / held_out:.4f} on {held_out} examples")
+    held_out, worker = manifest.splits["test"].num_examples, loader.Worker.from_environment()
+    print(f"worker {worker.index} of {worker.count}: accuracy: {right / held_out:.4f} on {held_out} examples")
 
 
 if __name__ == "__main__":

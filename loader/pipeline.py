@@ -60,11 +60,12 @@ def load(
         select: names of features; the result is then a tuple of them, also for one name.
         take: the number of examples to read, the first ones in stored order; or ``Part(index, count)``, one
             of several parts of the split. With ratios, the positions of an epoch.
-        classes: the classes to read, names or numbers; their labels do not change. Ratios by class resample:
-            an epoch holds each class in exactly its share, up to rounding, and over any number of epochs the
-            numbers of times that examples of a class occur differ by at most one; without ``take`` an epoch
-            has as many positions as there are examples of these classes. Ratios are weights in any unit:
-            each share is relative to their sum.
+        classes: the classes to read, names or numbers; their labels do not change. Of lists of classes, one
+            must be among them, for which all records of the split are read before the first step. Ratios by
+            class resample: an epoch holds each class in exactly its share, up to rounding, and over any
+            number of epochs the numbers of times that examples of a class occur differ by at most one;
+            without ``take`` an epoch has as many positions as there are examples of these classes. Ratios
+            are weights in any unit: each share is relative to their sum.
         image: how to decode the features of kind ``image`` and ``mask``, or some of them by name; the others
             come as encoded bytes. Masks are cut, resized and mirrored as their images are.
         boxes: the feature that holds the boxes of an image, which are moved as the image is cropped, resized
@@ -101,7 +102,7 @@ def load(
             bucket into memory.
         on_damage: "raise" ends the run at a damaged record, with an error that names it; "skip", which
             requires ``remainder="pad"``, makes it padding where it is met, with the values of the split's
-            first sound record and weight 0, and logs it. A shard that is missing or cut is refused.
+            first sound record and weight 0, and logs it.
 
     Returns:
         Batches of shape ``(batch_size, *shape)``: a dict by feature name in the schema's order, or the tuple

@@ -73,7 +73,7 @@ class Records:
         self.split: str = source.name
         self._columns = Columns(select_features(self.schema, select))
         self._root = source.root
-        copies = copied_shards(source, cached)
+        copies = copied_shards(source, cached, strict=True)
         self._frames = Frames(source.root, source.split.shards, copies)
         self._shards = source.split.shards
         self._table: KeyTable | None = None

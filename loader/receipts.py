@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -18,7 +19,7 @@ from tfshards.loader.order.epoch import Order
 from tfshards.loader.order.plan import make_plan
 from tfshards.loader.reading.damage import PADDING
 from tfshards.loader.reading.source import OpenSplit, open_source
-from tfshards.schemas import InputError
+from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.json_reader import Json, load_json
 from tfshards.schemas.keys import keys_at, occurrences
 from tfshards.schemas.storage.paths import local_path
@@ -35,13 +36,15 @@ class Occurrence(NamedTuple):
     Attributes:
         epoch: the epoch.
         step: the step in the epoch.
-        row: the row in the batch; of several workers, in all of their batches, one after another.
+        worker: the index of the worker.
+        row: the row in the batch of the worker.
         number: the number of the example in stored order.
         key: its key; None if it was not read, or not given.
     """
 
     epoch: int
     step: int
+    worker: int
     row: int
     number: int
     key: bytes | None
@@ -63,6 +66,7 @@ def which(
     *,
     step: str | int | range,
     epoch: int | None = None,
+    workers: int = 1,
     take: int | Part | None = None,
     classes: Classes | None = None,
 ) -> list[Occurrence]:
@@ -76,19 +80,20 @@ def which(
         position: any position of the run, which has its order, or a JSON file of one ("Position.to_json").
         step: step of the epoch, or, without "epoch", of the whole run, from 0; or steps, such as 10:20.
         epoch: epoch, from 0.
+        workers: number of workers at these steps.
         take: "take" of the run, which a position does not know.
         classes: class of the run, if it did not read all.
 
     Returns:
-        The examples in the order of steps and rows.
+        The examples in the order of steps, workers and rows.
 
     Raises:
         OptionsError: an argument is not allowed, the run had another order, or there is no such step.
         InputError: the file is not a position, or there is no dataset.
         FormatError: the manifest breaks the format, or a file of keys is damaged.
     """
-    source, order = _opened(dataset, position, take, classes)
-    num_steps = order.num_steps
+    run = _opened(dataset, position, workers, take, classes)
+    num_steps = run.order.num_steps
     end = num_steps if epoch is not None or not num_steps else 2**62
     steps = _span("step", step, end)
     if epoch is not None:
@@ -96,7 +101,8 @@ def which(
     found: list[Occurrence] = []
     for each in steps:
         of_epoch, within = divmod(each, num_steps) if epoch is None else (epoch, each)
-        found += _occurrences(order, of_epoch, within, within + 1)
+        found += run.occurrences(of_epoch, within, within + 1)
+    source = run.source
     if source.manifest.schema.key is None:
         return found
     read = keys_at(source.root, source.split.shards, np.array([each.number for each in found], np.int64))
@@ -110,6 +116,7 @@ def when(
     examples: Sequence[str] | Sequence[bytes] | Sequence[int],
     *,
     epochs: str | int | range = 1,
+    workers: int = 1,
     take: int | Part | None = None,
     classes: Classes | None = None,
 ) -> list[Occurrence]:
@@ -123,11 +130,12 @@ def when(
         position: any position of the run, which has its order, or a JSON file of one ("Position.to_json").
         examples: keys; numbers in stored order if the examples have no keys.
         epochs: number of epochs, or epochs, such as 10:20.
+        workers: number of workers in these epochs.
         take: "take" of the run, which a position does not know.
         classes: class of the run, if it did not read all.
 
     Returns:
-        Each occurrence, in the order of epochs, steps and rows. An example has none in an epoch
+        Each occurrence, in the order of epochs, steps, workers and rows. An example has none in an epoch
         that leaves it out: by ``take`` or ``classes``, by ``remainder="drop"``, or by ratios, with which it
         may also occur several times.
 
@@ -140,16 +148,16 @@ def when(
     chosen = range(count) if is_integer(count) else _span("epochs", count)
     if not chosen:
         raise invalid("epochs", epochs, "at least 1")
-    source, order = _opened(dataset, position, take, classes)
-    asked = _numbers(source, examples)
+    run = _opened(dataset, position, workers, take, classes)
+    asked = _numbers(run.source, examples)
     # padding is -2, and never asked for
-    is_asked = np.zeros(source.split.num_examples + 2, np.bool_)
+    is_asked = np.zeros(run.source.split.num_examples + 2, np.bool_)
     is_asked[[*asked]] = True
-    together = max(1, _TOGETHER // order.batch_size)
+    together = max(1, _TOGETHER // run.order.batch_size)
     found: list[Occurrence] = []
-    for epoch in chosen if order.num_steps else ():
-        for step in range(0, order.num_steps, together):
-            found += _occurrences(order, epoch, step, min(step + together, order.num_steps), is_asked)
+    for epoch in chosen if run.order.num_steps else ():
+        for step in range(0, run.order.num_steps, together):
+            found += run.occurrences(epoch, step, min(step + together, run.order.num_steps), is_asked)
     return [each._replace(key=asked[each.number]) for each in found]
 
 
@@ -169,27 +177,41 @@ def _span(name: str, given: str | int | range, end: int = 2**62) -> range:
     return span
 
 
-def _occurrences(
-    order: Order, epoch: int, step: int, end: int, is_asked: npt.NDArray[np.bool_] | None = None
-) -> Iterator[Occurrence]:
-    """Yield the examples of the steps ``[step, end)``; of all, or those that are asked for."""
-    numbers = order.numbers(epoch, step, end)
-    steps, rows = np.nonzero(numbers != PADDING if is_asked is None else is_asked[numbers])
-    found = numbers[steps, rows].tolist()
-    if order.remainder == "keep":
-        # batches have no rows of padding
-        rows = (np.cumsum(numbers[steps] != PADDING, axis=-1) - 1)[np.arange(len(rows)), rows]
-    for at, row, number in zip(steps.tolist(), rows.tolist(), found, strict=True):
-        yield Occurrence(epoch, step + at, row, number, None)
+@dataclass(frozen=True)
+class _Run:
+    """The order of a run.
+
+    Attributes:
+        order: the order of one worker, whose batches join those of all workers.
+    """
+
+    source: OpenSplit
+    order: Order
+    workers: int
+
+    def occurrences(
+        self, epoch: int, step: int, end: int, is_asked: npt.NDArray[np.bool_] | None = None
+    ) -> Iterator[Occurrence]:
+        """Yield the examples of the steps ``[step, end)``; of all, or those that are asked for."""
+        numbers = self.order.numbers(epoch, step, end).reshape(end - step, self.workers, -1)
+        steps, workers, rows = np.nonzero(numbers != PADDING if is_asked is None else is_asked[numbers])
+        found = numbers[steps, workers, rows].tolist()
+        if self.order.remainder == "keep":
+            # batches have no rows of padding
+            rows = (np.cumsum(numbers[steps, workers] != PADDING, axis=-1) - 1)[np.arange(len(rows)), rows]
+        places = zip(steps.tolist(), workers.tolist(), rows.tolist(), found, strict=True)
+        for at, worker, row, number in places:
+            yield Occurrence(epoch, step + at, worker, row, number, None)
 
 
 def _opened(
     dataset: str | os.PathLike[str] | Mix,
     position: str | os.PathLike[str] | Position,
+    workers: int,
     take: int | Part | None,
     classes: Classes | None,
-) -> tuple[OpenSplit, Order]:
-    """Return the split of a run, and its order as of one worker, whose batches join those of all."""
+) -> _Run:
+    check_least("workers", workers, 1)
     begin = position
     try:
         if not isinstance(begin, Position):
@@ -203,20 +225,23 @@ def _opened(
     except (KeyError, TypeError, ValueError) as error:
         why = f"it has no order with {error}" if isinstance(error, KeyError) else error
         raise InputError(f"{position} is not a position of a run: {why}") from None
+    if size % workers:
+        raise OptionsError(f"workers={workers} must divide the global batch of {size} examples")
     options = LoadOptions(
         dataset,
         cast("str", order["split"]),
-        batch_size=size,
+        batch_size=size // workers,
         take=take,
         classes=classes,
         shuffle=shuffle,
         remainder=cast("Remainder", remainder),
         epochs=None,
         start=begin,
-        worker=Worker(),
+        worker=Worker(0, workers),
     )
     source = open_source(options)
-    return source, make_plan(options, source).order
+    plan = make_plan(options, source)
+    return _Run(source, replace(plan.order, batch_size=size, worker=Worker()), workers)
 
 
 def _numbers(

@@ -35,7 +35,7 @@ WEIGHT = "sample_weight"
 BALANCED = "balanced"
 
 _DISK = "disk:"
-_CACHES = '"disk:PATH", without a comma in it, "disk:PATH, SIZE" with a size such as 200GiB, or None'
+_CACHES = '"disk:PATH", "disk:PATH, SIZE" or None; "disk:/dev/shm/tfshards" is a folder in memory'
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,10 @@ def whole_cache_of(cache: object) -> Cache | None:
     """Return the cache that ``cache=`` describes, which may have no limit; None without one."""
     found = cache_of(cache)
     if found is not None and found.most_bytes is not None:
-        raise invalid("cache", cache, f"without a limit: only load() keeps to it; use 'disk:{found.folder}'")
+        raise OptionsError(
+            f"cache={cache!r} has a limit, which only load() keeps to; cache='disk:{found.folder}' copies "
+            "all shards of the split"
+        )
     return found
 
 
@@ -182,12 +185,22 @@ def cache_of(cache: object) -> Cache | None:
     """Return the cache that ``cache=`` describes; None without one."""
     if cache is None:
         return None
-    path, comma, given = (part.strip() for part in str(cache).removeprefix(_DISK).partition(","))
-    if not isinstance(cache, str) or not cache.startswith(_DISK) or not path:
+    if not isinstance(cache, str) or not cache.startswith(_DISK):
+        raise invalid("cache", cache, _CACHES)
+    path, comma, given = (part.strip() for part in cache.removeprefix(_DISK).partition(","))
+    if not path:
         raise invalid("cache", cache, _CACHES)
     try:
         folder = local_path(path).expanduser().absolute()
     except (OSError, RuntimeError):
         # of a user, or of this process, who has no folder
         raise invalid("cache", cache, _CACHES) from None
-    return Cache(folder, parse_size(given, "cache") if comma else None)
+    if not comma:
+        return Cache(folder, None)
+    try:
+        return Cache(folder, parse_size(given, "cache"))
+    except OptionsError:
+        raise OptionsError(
+            f"cache={cache!r} has {given!r} after its first comma, which must be a size, as in "
+            '"disk:/nvme/cache, 200GiB" or "disk:/nvme/cache, 1.5TiB"; a path must not contain a comma'
+        ) from None

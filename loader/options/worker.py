@@ -1,4 +1,4 @@
-"""``Worker``: which process this is, as given, or as an initialized process group states it."""
+"""``Worker``: which process this is, as given, or as a process group or the variables of a launcher say."""
 
 from __future__ import annotations
 
@@ -9,10 +9,18 @@ import sys
 from dataclasses import dataclass
 
 from tfshards.loader.options.validation import check_index
+from tfshards.schemas import OptionsError
 
-# The number of processes, as set by launchers that start them: horovodrun, Open MPI, MPICH and Intel MPI,
-# torchrun, srun. SLURM_NTASKS would be the tasks of an allocation, in which one process is started by hand.
-_SIZES = ("HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
+# Rank and size, as set by launchers that start the processes themselves. If several are set, they agree.
+_LAUNCHERS = (
+    ("HOROVOD_RANK", "HOROVOD_SIZE"),  # horovodrun with Gloo
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),  # Open MPI, horovodrun with MPI
+    ("PMI_RANK", "PMI_SIZE"),  # MPICH, Intel MPI
+    ("RANK", "WORLD_SIZE"),  # torchrun and compatible launchers
+)
+# Processes of mpirun see the rank of the Slurm step itself, so Slurm is read last. SLURM_NTASKS would be the
+# tasks of the allocation, in which one process may have been started by hand.
+_SLURM = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS")
 
 _LOG = logging.getLogger(__name__)
 
@@ -32,6 +40,26 @@ class Worker:
     def __post_init__(self) -> None:
         check_index("Worker", self.index, self.count)
 
+    @classmethod
+    def from_environment(cls) -> Worker:
+        """Return the worker that a launcher assigned to this process; without a launcher, the only worker.
+
+        Reads ``TF_CONFIG``, where the chief is the first worker and an evaluator the only one, and the
+        variables of Horovod, Open MPI, MPICH, Intel MPI, torchrun, and, if none of these is set, of a job
+        step of Slurm.
+
+        Raises:
+            OptionsError: variables contradict each other, cannot be parsed, or describe parameter servers.
+        """
+        assigned = _assigned()
+        if len(set(assigned.values())) > 1:
+            named = ", ".join(f"{name}: {index} of {count}" for name, (index, count) in assigned.items())
+            raise OptionsError(
+                f"contradictory variables of launchers ({named}); correct or unset them, or pass "
+                "loader.Worker(index, count) instead"
+            )
+        return cls(*next(iter(assigned.values()), (0, 1)))
+
 
 def usual_worker() -> Worker:
     """Return the rank of this process in an initialized group of PyTorch or JAX, else the only worker."""
@@ -47,18 +75,13 @@ def usual_worker() -> Worker:
 
 
 def other_workers() -> str | None:
-    """Return which variable says that this process is one of several, and of how many; None if none does."""
-    sizes = {name: os.environ.get(name, "") for name in _SIZES}
+    """Return which variables say that this process is one of several, and of how many; None if none does."""
     try:
-        config, kinds = json.loads(os.environ.get("TF_CONFIG") or "{}"), ("chief", "master", "worker")
-        # an evaluator, or the coordinator of parameter servers, reads for itself
-        if config["task"]["type"] in kinds and "ps" not in config["cluster"]:
-            sizes["TF_CONFIG"] = str(sum(len(config["cluster"].get(kind, ())) for kind in kinds))
-    except (ValueError, TypeError, AttributeError, KeyError):
-        # not a cluster
-        pass
-    several = (name for name, size in sizes.items() if size.isdecimal() and int(size) > 1)
-    return next((f"{name} names {sizes[name]} workers" for name in several), None)
+        assigned = _assigned()
+    except OptionsError:
+        # of parameter servers, whose coordinator may read for itself, or not for us
+        return None
+    return next((f"{name} names {count} workers" for name, (_, count) in assigned.items() if count > 1), None)
 
 
 def reads_all(surroundings: str, function: str) -> str:
@@ -66,13 +89,63 @@ def reads_all(surroundings: str, function: str) -> str:
     return (
         f"{surroundings}, but {function}() without worker= reads the whole split in each of them, so all "
         "would train on the same examples: use loader.distribute(strategy, ...), or pass "
-        "worker=loader.Worker(rank, count), or worker=loader.Worker() if this is intended"
+        "worker=loader.Worker.from_environment(), or worker=loader.Worker() if this is intended"
     )
 
 
 def log_part(label: str, worker: Worker, num_steps: int) -> None:
     """Log which part of a split this process reads."""
     _LOG.info("%s: part %d of %d, %d steps an epoch", label, worker.index, worker.count, num_steps)
+
+
+def _assigned() -> dict[str, tuple[int, int]]:
+    """Return index and count of this process by the variables that state them."""
+    cluster = _cluster_task(os.environ.get("TF_CONFIG", "").strip())
+    found = {} if cluster is None else {"TF_CONFIG": cluster}
+    for rank, size in (*_LAUNCHERS, _SLURM):
+        given = os.environ.get(rank), os.environ.get(size)
+        if None in given or (rank == _SLURM[0] and found):
+            continue
+        try:
+            index, count = map(int, given)  # type: ignore[arg-type]
+            is_there = 0 <= index < count
+        except ValueError:
+            is_there = False
+        if not is_there:
+            raise OptionsError(
+                f"{rank}={given[0]} and {size}={given[1]} must be an index and a count above it; unset them, "
+                "or give worker="
+            )
+        found[f"{rank} and {size}"] = index, count
+    return found
+
+
+def _cluster_task(text: str) -> tuple[int, int] | None:
+    """Return index and count of this process in a ``TF_CONFIG``; None if it does not describe a cluster.
+
+    The chief is the first worker, as it is for ``MultiWorkerMirroredStrategy``. An evaluator reads for
+    itself: ``(0, 1)``.
+    """
+    try:
+        config = json.loads(text or "{}")
+        cluster = {kind: len(hosts) for kind, hosts in (config.get("cluster") or {}).items()}
+        task = config.get("task") or {}
+        if not cluster and not task:
+            return None
+        kind, index = task["type"], int(task["index"])
+        chiefs = cluster.get("chief", 0) + cluster.get("master", 0)
+        before = {"chief": 0, "master": 0, "worker": chiefs, "evaluator": 0, "ps": 0}[kind]
+        if kind != "evaluator" and not 0 <= index < cluster[kind]:
+            raise ValueError
+    except (ValueError, TypeError, AttributeError, KeyError):
+        raise OptionsError(
+            f"TF_CONFIG={text!r} must be a JSON object with a cluster and a task in it"
+        ) from None
+    if "ps" in cluster:
+        raise OptionsError(
+            "TF_CONFIG names parameter servers, whose coordinator reads for all workers: it needs no worker="
+        )
+    return (0, 1) if kind == "evaluator" else (before + index, chiefs + cluster.get("worker", 0))
 
 
 def num_cpus() -> int:

@@ -105,17 +105,19 @@ def choose_population(options: LoadOptions, source: OpenSplit) -> Population:
         _check_take_fits(take, num_examples, source.label)
         return ranges_of(num_examples, take)
     schema = source.manifest.schema
-    if schema.label is None:
+    if schema.label is None and (
+        isinstance(classes, Mapping) or not any(each.is_label for each in schema.features)
+    ):
         raise OptionsError(
-            f"classes= requires one class for each example, but {source.label} has no feature of "
-            "kind 'label' with one; leave it out"
+            f"classes= requires one class for each example, but {source.label} has no feature of kind "
+            "'label'; leave it out"
         )
     numbers = [_class_number(source, name) for name in classes]
-    labels = source.labels()
     if isinstance(classes, Mapping):
+        labels = source.labels()
         members = [taken(np.flatnonzero(labels == number), part) for number in numbers]
         return _resampled(members, classes, take, source)
-    chosen = np.flatnonzero(np.isin(labels, numbers))
+    chosen = np.flatnonzero(source.having(numbers))
     if not len(chosen):
         raise OptionsError(f"{source.label} has no examples of classes={list(classes)!r}; choose others")
     _check_take_fits(take, len(chosen), f"{source.label} with classes={list(classes)!r}")

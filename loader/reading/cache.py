@@ -9,11 +9,13 @@ The stored records are copied, so that order and augmentation do not change.
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import os
 import shutil
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,25 +33,30 @@ from tfshards.schemas.errors import size
 from tfshards.schemas.index import IntArray as Ints
 from tfshards.schemas.storage import AnyPath, LocalPath
 from tfshards.schemas.storage.locking import lock
+from tfshards.schemas.storage.stored import Limit
 
 # Part of each path, so that an error that names a path shows that it is in a cache.
 FOLDER = "tfshards-cache"
+# The copies that were verified, with what shows that they were not changed.
+_VERIFIED = "verified.json"
 # One byte for each record of the split, 1 if it is in the cache.
 _KEPT = "kept"
 
 # Copying waits for remote storage rather than for processors.
 _NUM_THREADS = 8
 _BLOCK_BYTES = 4 << 20
+_SECONDS_A_LINE = 10
 _LOG = logging.getLogger(__name__)
 _lock = threading.Lock()
 
 
-def copied_shards(source: OpenSplit, cache: Cache | None) -> list[AnyPath]:
+def copied_shards(source: OpenSplit, cache: Cache | None, *, strict: bool) -> list[AnyPath]:
     """Return the paths from which shards are read: of their copies, after making those that are missing.
 
     Args:
         source: the split.
         cache: where copies are; without one, or with a limit, all shards are read where they are.
+        strict: whether a shard that differs from the manifest is an error, rather than read where it is.
 
     Raises:
         FormatError: a shard differs from the manifest.
@@ -63,7 +70,7 @@ def copied_shards(source: OpenSplit, cache: Cache | None) -> list[AnyPath]:
     try:
         # One at a time: a second load of the same split waits for the copies and then uses them.
         with _lock, _locked(folder):
-            return _fill(folder, source)
+            return _fill(folder, source, strict=strict)
     except OSError as error:
         raise _unusable(folder, error) from error
 
@@ -80,14 +87,19 @@ def split_folder(folder: LocalPath, source: OpenSplit) -> LocalPath:
     return folder / FOLDER / f"{source.name}-{hashlib.sha256(keys.encode()).hexdigest()[:16]}"
 
 
-def _fill(folder: LocalPath, source: OpenSplit) -> list[AnyPath]:
-    root, name, compression = source.root, source.name, source.manifest.compression
-    copies = {shard.path: copy_of(shard, folder) for shard in source.split.shards}
-    # a copy has its name when it is complete; what it holds is checked record by record
+class _OtherBytesError(Exception):
+    """A file differs from the manifest, or another thread has failed."""
+
+
+def _fill(folder: LocalPath, source: OpenSplit, *, strict: bool) -> list[AnyPath]:
+    root, name, shards = source.root, source.name, source.split.shards
+    compression = source.manifest.compression
+    verified = _read_verified(folder)
+    identities = {shard.path: _identity(copy_of(shard, folder)) for shard in shards}
     missing = [
         shard
-        for shard in source.split.shards
-        if not (path := copies[shard.path]).is_file() or path.stat().st_size != shard.record_bytes
+        for shard in shards
+        if not (found := identities[shard.path]) or verified.get(shard.path) != found
     ]
     num_bytes, free = sum(shard.record_bytes for shard in missing), shutil.disk_usage(folder).free
     if num_bytes > free:
@@ -96,24 +108,42 @@ def _fill(folder: LocalPath, source: OpenSplit) -> list[AnyPath]:
             f"{size(free)} is free; use another disk, or leave cache= out",
             code="disk-full",
         )
-    if missing:
-        _LOG.warning("%s: copying %s of split %r to %s", root, size(num_bytes), name, folder)
+    done, logged, guard, stopped = 0, time.monotonic(), threading.Lock(), threading.Event()
 
-    def fault_of(shard: Shard) -> str:
-        copies[shard.path].parent.mkdir(parents=True, exist_ok=True)
+    def count(num_copied: int) -> None:
+        nonlocal done, logged
+        if stopped.is_set():
+            raise _OtherBytesError("another thread has failed")
+        with guard:
+            done += num_copied
+            # copying may take minutes
+            if time.monotonic() - logged >= _SECONDS_A_LINE:
+                logged = time.monotonic()
+                _LOG.warning("%s: caching split %r: %s of %s", root, name, size(done), size(num_bytes))
+
+    def copy(shard: Shard) -> str | None:
+        path = copy_of(shard, folder)
+        path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            copies[shard.path].write(_verified_blocks(root / shard.path, shard, compression))
-        except ValueError as error:
+            path.write(_verified_blocks(root / shard.path, shard, compression, count))
+        except _OtherBytesError as error:
             return str(error)
-        return ""
+        verified[shard.path] = _identity(path)
+        return None
 
     with ThreadPoolExecutor(_NUM_THREADS) as threads:
-        faults = zip(missing, threads.map(fault_of, missing), strict=True)
-        problems = [Problem(shard.path, fault) for shard, fault in faults if fault]
-    if problems:
-        remedy = f"{REMEDY}; without cache=, on_damage='skip' leaves out damaged records"
-        raise FormatError(f"{root}: the shards of split {name!r} ({remedy})", problems)
-    return [*copies.values()]
+        try:
+            faults = list(threads.map(copy, missing))
+        except BaseException:
+            stopped.set()
+            raise
+        finally:
+            (folder / _VERIFIED).write([json.dumps(verified).encode()])
+    wrong = {shard.path: fault for shard, fault in zip(missing, faults, strict=True) if fault is not None}
+    if wrong and (strict or compression != "none"):
+        problems = [Problem(path, fault) for path, fault in wrong.items()]
+        raise FormatError(f"{root}: the shards of split {name!r} ({REMEDY})", problems)
+    return [root / shard.path if shard.path in wrong else copy_of(shard, folder) for shard in shards]
 
 
 def copy_of(shard: Shard, folder: LocalPath) -> LocalPath:
@@ -122,17 +152,37 @@ def copy_of(shard: Shard, folder: LocalPath) -> LocalPath:
     return folder / path.relative_to(path.anchor)
 
 
-def _verified_blocks(path: AnyPath, shard: Shard, compression: str) -> Iterator[bytes]:
-    """Yield the uncompressed bytes of a shard, and raise ValueError unless they are the manifest's."""
+def _read_verified(folder: LocalPath) -> dict[str, list[int] | None]:
+    try:
+        found = json.loads((folder / _VERIFIED).read_whole(Limit("a list of copies", 1 << 28)))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _identity(path: Path) -> list[int] | None:
+    """Return what differs if a file is another one, or was changed; None if there is none."""
+    try:
+        seen = os.stat(path)
+    except OSError:
+        return None
+    return [seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns]
+
+
+def _verified_blocks(
+    path: AnyPath, shard: Shard, compression: str, count: Callable[[int], None]
+) -> Iterator[bytes]:
+    """Yield the uncompressed bytes of a shard, and raise at the end unless they are the manifest's."""
     digest = hashlib.sha256()
     try:
         with path.open_regular(buffering=0) as file:
             while block := file.read(_BLOCK_BYTES):
                 digest.update(block)
                 if compression == "none":
+                    count(len(block))
                     yield block
         if f"sha256:{digest.hexdigest()}" != shard.digest:
-            raise ValueError("its digest differs from the manifest: it is damaged, or a different file")
+            raise _OtherBytesError("its digest differs from the manifest: it is damaged, or a different file")
         if compression == "none":
             return
         # unpacked only after its digest was found to be right
@@ -140,13 +190,14 @@ def _verified_blocks(path: AnyPath, shard: Shard, compression: str) -> Iterator[
         with unpacked(path.open_regular()) as file:
             while block := file.read(min(_BLOCK_BYTES, left + 1)):
                 left -= len(block)
+                count(len(block))
                 yield block
         if left:
-            raise ValueError(f"holds other than the {shard.record_bytes} bytes of the manifest")
+            raise _OtherBytesError(f"holds other than the {shard.record_bytes} bytes of the manifest")
     except CODEC_ERRORS as error:
-        raise ValueError(f"cannot be unpacked: {error}") from error
+        raise _OtherBytesError(f"cannot be unpacked: {error}") from error
     except OSError as error:
-        raise ValueError(f"cannot be read: {error.strerror}") from error
+        raise _OtherBytesError(f"cannot be read: {error.strerror}") from error
 
 
 @contextmanager

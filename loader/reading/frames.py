@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.schemas import FormatError, Problem, Shard
+from tfshards.schemas import Feature, FormatError, Problem, Shard
 from tfshards.schemas.columns import (
     FEWEST,
     LONGEST,
@@ -41,8 +41,7 @@ from tfshards.schemas.storage import AnyPath
 # What to do about the files of a dataset that are missing or damaged.
 REMEDY = (
     "`tfshards verify DATASET --deep` lists all faults, `tfshards verify DATASET --repair` rebuilds indexes, "
-    "labels and keys, and names the command that writes shards again; or restore the files from a backup; "
-    "a folder of cache= that is damaged is made again after it is deleted"
+    "labels and keys, and names the command that writes shards again; or restore the files from a backup"
 )
 # Files that are open at the same time: each has a file descriptor, of which processes often have 1,024.
 _MOST_OPEN = 256
@@ -79,7 +78,9 @@ class Frames:
         root: AnyPath,
         shards: Sequence[Shard],
         paths: Sequence[AnyPath],
+        *,
         versions: Sequence[str] = (),
+        is_whole: bool = True,
     ) -> None:
         """Prepare to read.
 
@@ -88,6 +89,7 @@ class Frames:
             shards: the shards of the split.
             paths: what is read: the shards, or uncompressed copies of them.
             versions: the ETags of the objects that are read, if the shards are in a bucket.
+            is_whole: whether files of another size than in the manifest are refused.
         """
         self.root: AnyPath = root
         self.shards: Sequence[Shard] = shards
@@ -97,7 +99,7 @@ class Frames:
         self.is_local: bool = not self.is_far.any()
         self.sizes: Ints = np.array([shard.num_examples for shard in shards], np.int64)
         self.ends: Ints = np.cumsum(self.sizes)
-        self._versions = versions
+        self._versions, self._is_whole = versions, is_whole
         # For each shard the offsets of its records, and its end; not used before the index is read.
         self._offsets = np.empty(int(self.sizes.sum()) + len(shards), np.int64)
         self._is_known = np.zeros(len(shards), np.bool_)
@@ -363,7 +365,7 @@ class Frames:
         expected = self.shards[shard].record_bytes if is_copy else self.shards[shard].num_bytes
         with self.paths[shard].open_regular(buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
-            if size != expected:
+            if size != expected and self._is_whole:
                 raise self._fault(shard, f"has {size} bytes instead of the {expected} in the manifest")
             return _File(os.dup(file.fileno()))
 
@@ -430,6 +432,15 @@ def read_values(root: AnyPath, frames: Frames, columns: Columns, numbers: Ints) 
     except UnparsedError as error:
         problem = Problem(frames.place(int(numbers[error.row])), str(error))
         raise FormatError(f"{root}: a record ({REMEDY})", [problem]) from None
+
+
+def all_values(root: AnyPath, frames: Frames, feature: Feature, together: int = 1024) -> Sequence[object]:
+    """Return the value of a feature of each example."""
+    columns, found = Columns([feature]), list[object]()
+    for start in range(0, len(frames), together):
+        numbers = np.arange(start, min(start + together, len(frames)), dtype=np.int64)
+        found += read_values(root, frames, columns, numbers)[feature.name].tolist()
+    return found
 
 
 def _distinct(shards: Ints) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from tfshards.loader.options.load_options import Cache, LoadOptions
@@ -23,19 +24,27 @@ def open_frames(source: OpenSplit, options: LoadOptions) -> tuple[Frames, Damage
     """Return the frames of a split after the checks of its files, and what is done about damage.
 
     Raises:
-        FormatError: a file is missing, or differs from the manifest.
+        FormatError: a file is missing, or differs from the manifest; of shards not if damage is skipped.
     """
     root, shards = source.root, source.split.shards
+    is_skipped = options.on_damage == "skip"
     with ThreadPoolExecutor(_NUM_REMOTE if root.is_far else _NUM_LOCAL) as threads:
         files = list(threads.map(lambda shard: _file_problem(root, shard), shards))
     found = zip(shards, files, strict=True)
     problems = [Problem(shard.path, fault) for shard, (fault, _) in found if fault]
-    if problems:
+    if problems and not is_skipped:
         raise FormatError(f"{root}: the shards of split {source.name!r} ({REMEDY})", problems)
-    versions = [version for _, version in files] if root.is_far else ()
-    frames = Frames(root, shards, copied_shards(source, options.cached), versions)
+    frames = Frames(
+        root,
+        shards,
+        copied_shards(source, options.cached, strict=not is_skipped),
+        versions=[version for _, version in files] if root.is_far else (),
+        is_whole=not is_skipped,
+    )
     frames.read_indexes()
-    return frames, Damage(frames, is_skipped=options.on_damage == "skip")
+    if is_skipped:
+        _check_own(frames, [fault for fault, _ in files])
+    return frames, Damage(frames, is_skipped=is_skipped)
 
 
 def open_windows(
@@ -57,6 +66,15 @@ def open_windows(
             code="cache-needed",
         )
     return Windows(frames, FirstRecords(source, cache, frames) if cache and is_limited else None)
+
+
+def _check_own(frames: Frames, faults: Sequence[str]) -> None:
+    """Raise FormatError if a file that differs at its end has a sound last record: it is another shard."""
+    wrong = [index for index, fault in enumerate(faults) if fault and frames.sizes[index]]
+    foreign = [index for index in wrong if frames.is_sound(frames.ends[index : index + 1] - 1).all()]
+    if foreign:
+        problems = [Problem(frames.shards[index].path, faults[index]) for index in foreign]
+        raise FormatError(f"{frames.root}: the records of the shards ({REMEDY})", problems)
 
 
 def _file_problem(root: AnyPath, shard: Shard) -> tuple[str, str]:

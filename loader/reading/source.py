@@ -7,12 +7,14 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
 from tfshards.loader.options.load_options import LoadOptions
 from tfshards.loader.options.selection import Mix
+from tfshards.loader.reading.frames import Frames, all_values
 from tfshards.schemas import (
     Feature,
     FormatError,
@@ -66,17 +68,39 @@ class OpenSplit:
             raise FormatError(what, problems)
         return np.concatenate([np.zeros(0, np.int64), *(found for found, _ in read if found is not None)])
 
+    def having(self, numbers: Sequence[int]) -> npt.NDArray[np.bool_]:
+        """Return whether each example, in stored order, has one of the classes ``numbers``.
+
+        Labels have files of their own; for lists of classes all records are read.
+        """
+        schema = self.manifest.schema
+        if schema.label is not None:
+            return np.isin(self.labels(), numbers)
+        name = next(feature.name for feature in schema.features if feature.is_label)
+        shards = self.split.shards
+        frames = Frames(self.root, shards, [self.root / shard.path for shard in shards])
+        lists = cast("Sequence[npt.NDArray[np.int64]]", all_values(self.root, frames, schema[name]))
+        return np.array([bool(np.isin(each, numbers).any()) for each in lists], np.bool_)
+
 
 def without_class(options: LoadOptions, source: OpenSplit, features: Sequence[Feature]) -> list[str]:
     """Return a warning if examples with the label -1, for no class, are delivered."""
     label, counts = source.manifest.schema.label, source.split.label_counts
     if label is None or label not in features or options.classes is not None:
         return []
-    # nothing is counted in a split with such examples if the classes have names
-    if not source.split.num_examples or (counts and not counts.get("-1")):
+    num_open = counts.get("-1", 0)
+    if not counts:
+        # nothing is counted in a split with such examples if the classes have names
+        try:
+            num_open = int((source.labels() == -1).sum())
+        except FormatError:
+            # damage is reported where labels are needed
+            return []
+    if not num_open:
         return []
+    count = f"{num_open:,} of {source.split.num_examples:,} examples"
     return [
-        f"{source.label}: examples have the label -1, for no class, which losses and metrics take for a "
+        f"{source.label}: the label of {count} is -1, for no class, which losses and metrics take for a "
         "number; classes=[...] leaves these examples out, select=(...) the labels"
     ]
 

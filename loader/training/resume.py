@@ -15,6 +15,7 @@ from typing import Any
 
 import h5py
 import numpy as np
+from keras.backend import backend
 from keras.callbacks import Callback
 
 from tfshards.loader.options.position import Counter, Position
@@ -49,10 +50,9 @@ class Resume(Callback):  # type: ignore[misc]
     After a crash, the same program resumes with the batch that follows the last save and runs only the
     remaining steps of the interrupted epoch. Keras may run on any backend; on those other than TensorFlow,
     ``iter(loader.batches(...))`` takes the place of ``load``. The file is one of ``model.save_weights``, with
-    the optimizer's state, to which the position and the seeds of layers are added; metrics and other
-    callbacks start from scratch, so the logs of that epoch cover only its remaining steps. On PyTorch, give
-    ``Dropout`` a seed: otherwise its noise differs. A model that was compiled with another optimizer than the
-    saved one keeps it, with a warning that names the difference.
+    the optimizer's state, to which the position and the states of random generators are added; metrics and
+    other callbacks start from scratch, so the logs of that epoch cover only its remaining steps. A model that
+    was compiled with another optimizer than the saved one keeps it, with a warning that names the difference.
 
     A file is saved every ``every`` steps and after the validation of each epoch; the latter includes the
     changes that callbacks listed before this one make at the end of an epoch. It appears as a whole, flushed
@@ -78,6 +78,7 @@ class Resume(Callback):  # type: ignore[misc]
         self._every, self._batches, self._since = every, 0, 0
         self._number, self._path, self._saved = _newest(self._folder)
         self.progress: Counter = Counter(Position.from_json(self._saved["position"]) if self._saved else None)
+        self._torch_states: list[str] = []
         # the optimizer of the last fit, and its options as it was compiled
         self._optimizer: object = None
         self._compiled: Mapping[str, Any] = {}
@@ -121,6 +122,11 @@ class Resume(Callback):  # type: ignore[misc]
             )
         self._batches = 0
 
+    def on_train_batch_begin(self, batch: int, logs: object = None) -> None:
+        """Restore PyTorch's generators, from which Keras has drawn when it began to read."""
+        _set_torch_states(self._torch_states)
+        self._torch_states = []
+
     def on_train_batch_end(self, batch: int, logs: object = None) -> None:
         """Count the steps taken, and save if there were ``every`` since the last save."""
         steps = batch + 1 - self._batches
@@ -156,6 +162,7 @@ class Resume(Callback):  # type: ignore[misc]
                         "position": self.progress.position.to_json(),
                         "optimizer": self._compiled,
                         "seeds": [seed.numpy().tolist() for seed in _seeds(self.model)],
+                        "torch": _torch_states(),
                     }
                 )
             self._number += 1
@@ -202,6 +209,7 @@ class Resume(Callback):  # type: ignore[misc]
                 model.optimizer = optimizer
         for seed, value in zip(_seeds(model), saved["seeds"], strict=True):
             seed.assign(np.array(value, seed.numpy().dtype))
+        self._torch_states = saved["torch"]
 
 
 def _files(folder: AnyPath) -> list[tuple[int, str]]:
@@ -259,6 +267,23 @@ def _options_of(optimizer: Any) -> dict[str, Any]:  # noqa: ANN401
         json.dumps(options, default=lambda each: each.item() if hasattr(each, "item") else str(type(each)))
     )
     return plain
+
+
+def _torch_states() -> list[str]:
+    """Return the states of PyTorch's generators, if Keras runs on it: Dropout without a seed uses them."""
+    if backend() != "torch":
+        return []
+    torch = sys.modules["torch"]
+    states = [torch.get_rng_state(), *torch.cuda.get_rng_state_all()]
+    return [state.numpy().tobytes().hex() for state in states]
+
+
+def _set_torch_states(states: list[str]) -> None:
+    if states and backend() == "torch":
+        torch = sys.modules["torch"]
+        of_cpu, *of_gpus = (torch.tensor([*bytes.fromhex(state)], dtype=torch.uint8) for state in states)
+        torch.set_rng_state(of_cpu)
+        torch.cuda.set_rng_state_all(of_gpus[: torch.cuda.device_count()])
 
 
 def _check_model(model: Any) -> None:  # noqa: ANN401

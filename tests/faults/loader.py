@@ -137,7 +137,7 @@ FAULTS = [
         COPIES,
         'f"{shard.path} {shard.digest}\\n"',
         'f"{shard.path}\\n"',
-        f"{CACHE}::test_a_later_run_finds_the_copies_and_replaces_cut_ones",
+        f"{CACHE}::test_a_later_run_finds_the_copies_and_replaces_damaged_ones",
     ),
     (
         "each chunk of a cache takes all of its bytes",

@@ -11,6 +11,13 @@ FAULTS = [
         f"{RUN}[maintain: How do I look at a dataset?]",
     ),
     (
+        "which and when read the batches of one worker",
+        "loader/receipts.py",
+        "batch_size=size // workers,",
+        "batch_size=size,",
+        "tests/loader/test_verbs.py::test_the_verbs_print_receipts_of_the_run_of_a_position",
+    ),
+    (
         "merged datasets keep the names of their splits",
         "prep/deriving/reshard.py",
         "splits={name: next(",

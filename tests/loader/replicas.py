@@ -180,13 +180,13 @@ def worker(cases):
     cases = json.loads(cases)
     path = cases[0][0]
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    own = strategy.cluster_resolver
+    own = loader.Worker.from_environment()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         loader.load(path, batch_size=4)
         with strategy.scope():
             loader.load(path, batch_size=4)
-    found = {"worker": own.task_id, "warned": [str(each.message) for each in caught]}
+    found = {"worker": [own.index, own.count], "warned": [str(each.message) for each in caught]}
     warnings.simplefilter("error", UserWarning)
     return found | {"cases": [worker_loop(strategy, *case) for case in cases]}
 

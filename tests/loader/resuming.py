@@ -91,8 +91,7 @@ def with_keras(dataset, folder, log):
     layers = keras.layers
     model = Noted([keras.Input((6, 6, 1)), layers.Flatten(), layers.BatchNormalization(), layers.Dense(5)])
     model.add(layers.Dropout(0.5, seed=1))
-    # on PyTorch, noise without a seed is not resumed
-    model.add(layers.Dropout(0.1, seed=2 if backend == "torch" else None))
+    model.add(layers.Dropout(0.1))
     model.add(layers.Dense(1))
     model.compile(keras.optimizers.Adam(0.01), "mse")
     resume = loader.Resume(folder, every=EVERY)

@@ -7,7 +7,6 @@ import pickle
 import re
 import sys
 import types
-import warnings
 from functools import partial
 
 import numpy as np
@@ -91,7 +90,7 @@ MISTAKES = [
     (
         loader.batches,
         {"batch_size": 8, "cache": "disk:/near, 1GiB"},
-        r"cache='disk:/near, 1GiB' must be without a limit: only load\(\) keeps to it; use 'disk:/near'",
+        r"cache='disk:/near, 1GiB' has a limit, which only load\(\) keeps to; cache='disk:/near' copies all",
     ),
     (loader.batches, {"batch_size": 8, "image": (9, 9)}, r"image=.* must be loader\.Image\(size="),
 ]
@@ -158,14 +157,15 @@ def test_options_that_do_not_fit_the_dataset_are_refused(mixed, options, message
 
 
 CACHES = [
-    *(f"disk:/tmp/{given}" for given in ("c, -5GiB", "c, 7,5GiB", "a,b/c")),
-    *("disk:, 5GiB", "disk:~nobody-has-this-name/cache", 1),
+    *[(f"disk:/tmp/c, {size}", ("which must be a size", repr(size))) for size in ("-5GiB", "7,5GiB")],
+    ("disk:/tmp/a,b/c", ("which must be a size", "'b/c'")),
+    *[(cache, 'must be "disk:PATH"') for cache in ("disk:, 5GiB", "disk:~nobody-has-this-name/cache", 1)],
 ]
 
 
-@pytest.mark.parametrize("cache", CACHES)
-def test_a_mistyped_size_of_a_cache_is_not_part_of_its_path(mixed, cache):
-    with raises(OptionsError, "cache="):
+@pytest.mark.parametrize(("cache", "message"), CACHES)
+def test_a_mistyped_size_of_a_cache_is_not_part_of_its_path(mixed, cache, message):
+    with raises(OptionsError, message):
         loader.load(mixed, "train", batch_size=1, cache=cache)
 
 
@@ -253,7 +253,7 @@ def test_what_needs_something_else_is_refused(objects, mixed):
         loader.load(mixed, "train", batch_size=2, remainder="pad")
 
 
-# Variables of launchers
+# ``Worker.from_environment``: the variables that TensorFlow clusters and launchers set
 
 
 NAMES = ("TF_CONFIG", "HOROVOD", "OMPI_COMM_WORLD", "PMI", "SLURM", "RANK", "WORLD_SIZE")
@@ -262,6 +262,10 @@ NAMES = ("TF_CONFIG", "HOROVOD", "OMPI_COMM_WORLD", "PMI", "SLURM", "RANK", "WOR
 def cluster(kind, index, **sizes):
     hosts = {name: [f"localhost:{port}" for port in range(size)] for name, size in sizes.items()}
     return {"TF_CONFIG": json.dumps({"cluster": hosts, "task": {"type": kind, "index": index}})}
+
+
+def openmpi(rank, size):
+    return {"OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_SIZE": str(size)}
 
 
 def slurm(rank, size):
@@ -282,28 +286,53 @@ def environment(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("variables", "several"),
+    ("variables", "worker", "reason"),
     [
-        ({}, None),
-        ({"TF_CONFIG": ""}, None),
-        ({"TF_CONFIG": "worker 0"}, None),
-        (cluster("chief", 0, chief=1, worker=2), "TF_CONFIG names 3"),
-        (cluster("worker", 0, worker=1), None),
-        (cluster("chief", 0, chief=1, worker=2, ps=1), None),
-        ({"RANK": "3", "WORLD_SIZE": "8"}, "WORLD_SIZE names 8"),
-        ({"WORLD_SIZE": "1"}, None),
-        (slurm(5, 6), "SLURM_STEP_NUM_TASKS names 6"),
-        # started by hand in an allocation
-        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}, None),
+        ({}, (0, 1), "no launcher"),
+        ({"TF_CONFIG": ""}, (0, 1), "an empty variable is ignored"),
+        (cluster("worker", "1", worker=3), (1, 3), "an index written as text, as some tools do"),
+        (cluster("chief", 0, chief=1, worker=2), (0, 3), "the chief is the first worker"),
+        (cluster("worker", 0, chief=1, worker=2), (1, 3), "the workers follow the chief"),
+        (cluster("worker", 1, master=1, worker=2), (2, 3), "its name in old clusters"),
+        (cluster("evaluator", 0, chief=1, worker=2), (0, 1), "the evaluator reads for itself"),
+        (openmpi(2, 4), (2, 4), "mpirun"),
+        ({"PMI_RANK": "0", "PMI_SIZE": "2"}, (0, 2), "MPICH, Intel MPI"),
+        ({"HOROVOD_RANK": "1", "HOROVOD_SIZE": "2"}, (1, 2), "horovodrun"),
+        ({"RANK": "3", "WORLD_SIZE": "8"}, (3, 8), "torchrun"),
+        (slurm(5, 6), (5, 6), "srun"),
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}, (0, 1), "started by hand in an allocation"),
+        ({"RANK": "1"}, (0, 1), "half of a pair says nothing"),
+        (slurm(0, 2) | openmpi(3, 4), (3, 4), "mpirun in an allocation of Slurm: its own ranks count"),
+        (openmpi(1, 2) | {"HOROVOD_RANK": "1", "HOROVOD_SIZE": "2"}, (1, 2), "two that agree"),
+        (openmpi(1, 2) | cluster("worker", 1, worker=2), (1, 2), "a cluster whose processes mpirun starts"),
     ],
 )
-def test_variables_of_launchers_are_warned_of(environment, numbered, variables, several):
+def test_a_worker_is_read_from_the_variables(environment, variables, worker, reason):
     environment(variables)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        loader.batches(numbered([8]), batch_size=4)
-    (text,) = [str(each.message) for each in caught] or [None]
-    assert several == text or text.startswith(several)
+    assert loader.Worker.from_environment() == loader.Worker(*worker), reason
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        (openmpi(4, 4), "OMPI_COMM_WORLD_RANK=4 and OMPI_COMM_WORLD_SIZE=4 must be an index"),
+        (openmpi("a", 4), "OMPI_COMM_WORLD_RANK=a "),
+        (
+            openmpi(1, 2) | {"PMI_RANK": "0", "PMI_SIZE": "2"},
+            "OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE: 1 of 2, PMI_RANK and PMI_SIZE: 0 of 2",
+        ),
+        (openmpi(0, 2) | cluster("worker", 0, worker=3), "TF_CONFIG: 0 of 3, OMPI.*: 0 of 2"),
+        (cluster("ps", 0, worker=2, ps=1), "TF_CONFIG names parameter servers"),
+        (cluster("worker", 2, worker=2), "must be a JSON object with a cluster"),
+        (cluster("chief", 0, worker=2), "must be a JSON object with a cluster"),
+        ({"TF_CONFIG": '{"cluster": {"worker": ["a:1"]}}'}, "must be a JSON object"),
+        ({"TF_CONFIG": "worker 0"}, "TF_CONFIG='worker 0' must be a JSON object"),
+    ],
+)
+def test_contradictory_or_incomplete_variables_are_named(environment, variables, message):
+    environment(variables)
+    with pytest.raises(OptionsError, match=message):
+        loader.Worker.from_environment()
 
 
 def test_variables_alone_are_a_warning_and_a_process_group_decides(environment, numbered, monkeypatch):

@@ -104,15 +104,15 @@ def test_weights_by_class_require_counted_labels_and_an_unused_name(numbered, nu
 
 
 COUNTED = {
-    "names": (("cat", "dog"), [0, -1, 1, -1], True),
-    "numbers": ((), [3, -1], True),
-    "no one lacks a class": (("cat",), [0, 0], False),
-    "all": (("cat",), [-1, -1], True),
+    "names": (("cat", "dog"), [0, -1, 1, -1], 2),
+    "numbers": ((), [3, -1], 1),
+    "no one lacks a class": (("cat",), [0, 0], 0),
+    "all": (("cat",), [-1, -1], 2),
 }
 
 
-@pytest.mark.parametrize(("names", "labels", "is_warned"), COUNTED.values(), ids=COUNTED)
-def test_examples_without_a_class_lead_to_a_warning(write_dataset, tmp_path, names, labels, is_warned):
+@pytest.mark.parametrize(("names", "labels", "count"), COUNTED.values(), ids=COUNTED)
+def test_examples_without_a_class_lead_to_a_warning(write_dataset, tmp_path, names, labels, count):
     path = write_dataset(
         tmp_path,
         Schema((Feature("label", "label", "int64"),), names),
@@ -125,9 +125,14 @@ def test_examples_without_a_class_lead_to_a_warning(write_dataset, tmp_path, nam
             loader.load(path, batch_size=1, **options)
         return [str(each.message) for each in seen if "-1, for no class" in str(each.message)]
 
-    assert len(warned()) == is_warned
+    assert len(warned()) == bool(count)
+    assert all(f"{count} of {len(labels)} examples" in line and "'test'" in line for line in warned())
     if 0 in labels:
         assert not warned(classes=[0])
+    # damage of labels that nothing else reads is not reported
+    for file in path.glob("*/index/*.labels"):
+        file.write_bytes(b"")
+    assert len(warned()) == (bool(count) and not names)
 
 
 def test_examples_without_a_class_count_for_no_weight(write_dataset, tmp_path):

@@ -187,6 +187,12 @@ def test_values_that_do_not_fill_their_rows_are_an_error(write_dataset, tmp_path
         list(load(path, batch_size=3))
 
 
-def test_lists_of_classes_choose_no_examples(listed):
+@pytest.mark.parametrize("read", [load, batches])
+def test_classes_choose_the_examples_that_have_one(listed, read):
+    for classes, wanted in ((["cat"], {0}), (["eel", "dog"], {1, 2})):
+        found = [
+            int(number[0]) for (number,) in read(listed, batch_size=1, select=("number",), classes=classes)
+        ]
+        assert found == [number for number in range(NUM_LISTED) if wanted & {*lists_of(number)["tags"]}]
     with raises(OptionsError, "classes= requires"):
-        load(listed, batch_size=1, classes=["cat"])
+        read(listed, batch_size=1, classes={"cat": 1, "dog": 1})

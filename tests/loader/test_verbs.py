@@ -51,8 +51,8 @@ def test_only_files_of_keys_are_read_of_shards_whose_keys_are_asked_for(write_da
     for shard in range(4):
         shard_of(path, shard).write_bytes(b"")
     flip_bit(path / companion(f"{BUILD_ID}/{shard_of(path, 2).name}", "keys"), 100)
-    assert which(path, run, step=0)[3] == Occurrence(0, 0, 3, 3, b"a/3")
-    assert when(path, run, [20]) == [Occurrence(0, 1, 3, 20, None)]
+    assert which(path, run, step=0)[3] == Occurrence(0, 0, 0, 3, 3, b"a/3")
+    assert when(path, run, [20]) == [Occurrence(0, 1, 0, 3, 20, None)]
     for ask in (lambda: which(path, run, step=1), lambda: when(path, run, ["a/3"])):
         with pytest.raises(ValueError, match=r"00002-of-00004\.keys"):
             ask()
@@ -66,7 +66,7 @@ def test_compressed_shards_and_examples_without_keys_have_receipts(write_dataset
     assert [each.key for each in found] == [f"a/{each.number}".encode() for each in found]
     assert when(path, run, [each.key for each in found]) == found
     run = position_of(numbered(SIZES), batch_size=4)
-    assert which(numbered(SIZES), run, step=0)[0] == Occurrence(0, 0, 0, 0, None)
+    assert which(numbered(SIZES), run, step=0)[0] == Occurrence(0, 0, 0, 0, 0, None)
     with raises(InputError, "have no keys; use"):
         when(numbered(SIZES), run, [b"3"])
 
@@ -118,14 +118,16 @@ def test_the_verbs_print_receipts_of_the_run_of_a_position(data, command, tmp_pa
     options = {"shuffle": Shuffle(-3, run=2, lanes=4), "take": 40}
     file = saved(tmp_path / "position.json", data, **options)
     two = position_of(data, Worker(0, 2), **{**options, "batch_size": 4})
-    found = command("which", data, file, "--step", "1:3", "--take", 40)
-    assert found == rows(which(data, two, step=range(1, 3), take=40))
-    found = command("when", data, file, "a/3", "--epochs", "2:4", "--take", 40)
-    assert found == rows(when(data, two, ["a/3"], epochs=range(2, 4), take=40))
+    found = command("which", data, file, "--step", "1:3", "--workers", 2, "--take", 40)
+    assert found == rows(which(data, two, step=range(1, 3), workers=2, take=40))
+    assert {row["worker"] for row in found} == {0, 1}
+    found = command("when", data, file, "a/3", "--epochs", "2:4", "--workers", 2, "--take", 40)
+    assert found == rows(when(data, two, ["a/3"], epochs=range(2, 4), workers=2, take=40))
     assert found
     # take= is not in a position
     status, message = command("when", data, file, "a/1")
     assert (status, "examples was" in message) == (2, True)
+    assert command("when", data, file, "a/1", "--workers", 3)[0] == 2
 
 
 def test_wrong_files_of_positions_are_named(data, command, tmp_path):

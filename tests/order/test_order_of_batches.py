@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections import Counter
 from dataclasses import replace
@@ -108,23 +107,24 @@ def test_a_run_resumes_at_any_step_on_any_number_of_workers_that_divides_the_lan
 def test_receipts_name_the_rows_of_the_reference(datasets, data):
     case = data.draw(cases({name: each for name, each in datasets.items() if not each.damaged}))
     epoch = data.draw(EPOCHS)
-    where = case.choice
+    where = {"workers": case.workers, **case.choice}
     position = quiet(batches, case.data.path, worker=Worker(0, case.workers), **case.options).position
     expected = {
-        (number, step, row, example)
+        (number, step, worker, row, example)
         for number in (epoch, epoch + 1)
         for step, shares in enumerate(case.batches(number))
-        for row, example in enumerate(itertools.chain(*shares))
+        for worker, share in enumerate(shares)
+        for row, example in enumerate(share)
         if example is not None
     }
     num_steps = len(case.batches(epoch))
     if num_steps:
         run = range(epoch * num_steps, (epoch + 2) * num_steps)
         found = which(case.data.path, position, step=run, **where)
-        assert [each[:4] for each in found] == sorted(expected)
+        assert [each[:5] for each in found] == sorted(expected)
         step = data.draw(st.integers(0, num_steps - 1))
         found = which(case.data.path, position, step=step, epoch=epoch, **where)
-        assert [each[:4] for each in found] == sorted(each for each in expected if each[:2] == (epoch, step))
+        assert [each[:5] for each in found] == sorted(each for each in expected if each[:2] == (epoch, step))
     every = range(len(case.data.numbers))
     found = when(case.data.path, position, every, epochs=range(epoch, epoch + 2), **where)
-    assert [each[:4] for each in found] == sorted(expected)
+    assert [each[:5] for each in found] == sorted(expected)

@@ -123,6 +123,7 @@ FLAGS = {
     "--stratify": SWITCH,
     "--take": Flag(("x", "0")),
     "--to": choice("parquet"),
+    "--workers": Flag(("x", "0")),
 }
 # audit writes the file, and any glob is one of a split
 OF_VERB = {("audit", "--keys"): TEXT, ("adopt", "--splits"): Flag(("train",))}
