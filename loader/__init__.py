@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tfshards.loader.receipts import which as which
     from tfshards.loader.speeds import Speeds as Speeds
     from tfshards.loader.speeds import bench as bench
-    from tfshards.loader.tensors.description import feature_description as feature_description
+    from tfshards.loader.tensors.batches import feature_description as feature_description
     from tfshards.loader.training.progress import Progress as Progress
     from tfshards.loader.training.resume import Resume as Resume
 
@@ -51,7 +51,7 @@ _NAMES = {
     "random_access": "Records",
     "receipts": "Occurrence when which",
     "speeds": "Speeds bench",
-    "tensors.description": "feature_description",
+    "tensors.batches": "feature_description",
     "training.progress": "Progress",
     "training.resume": "Resume",
 }

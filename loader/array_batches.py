@@ -131,7 +131,7 @@ class Batches:
         self._frames, self._damage = open_frames(source, options)
         log_part(source.label, options.this_worker, self.steps_per_epoch)
         if options.tracker is not None:
-            options.tracker.load_from_here(self.order, self.steps_per_epoch, options.epochs)
+            options.tracker.load_from_here(self.order, self.steps_per_epoch)
 
     @property
     def steps_per_epoch(self) -> int:

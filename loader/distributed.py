@@ -13,13 +13,10 @@ from tfshards.loader.options.image import Image
 from tfshards.loader.options.load_options import LoadOptions, OnDamage, Remainder, SampleWeights
 from tfshards.loader.options.position import Counter, Position
 from tfshards.loader.options.selection import Classes, Mix, Part, Shuffle
-from tfshards.loader.options.validation import check_least, suggests
+from tfshards.loader.options.validation import check_least, invalid, suggests
 from tfshards.loader.options.worker import Worker
-from tfshards.loader.order.plan import make_plan
 from tfshards.loader.pipeline import load_dataset
-from tfshards.loader.reading.source import open_source
 from tfshards.loader.tensors.stages import without_autograph
-from tfshards.loader.training.strategies import has_several_hosts
 from tfshards.schemas import OptionsError
 
 
@@ -68,8 +65,8 @@ def distribute(
     All others are those of ``load``.
 
     Raises:
-        OptionsError: the replicas do not divide the batch, there are no steps, the strategy has parameter
-            servers, or as for ``load``.
+        OptionsError: the replicas do not divide the batch, the strategy has parameter servers, or as for
+            ``load``.
         InputError: as for ``load``.
         FormatError: as for ``load``.
     """
@@ -87,17 +84,8 @@ def distribute(
         raise OptionsError("remainder='keep' may leave a replica without examples; use 'pad' or 'drop'")
     shares = int(strategy.num_replicas_in_sync)
     if global_batch_size % shares:
-        lower = global_batch_size - global_batch_size % shares
-        fitting = f"{lower + shares} or {lower}" if lower else lower + shares
-        raise OptionsError(
-            f"global_batch_size={global_batch_size} does not divide by {shares} replicas; use {fitting}"
-        )
-    if not make_plan(whole, open_source(whole)).order.num_steps:
-        raise OptionsError(
-            f"global_batch_size={global_batch_size} exceeds the examples of the split, so remainder='drop' "
-            "leaves no steps; use a smaller one or remainder='pad'"
-        )
-    if not has_several_hosts(strategy):
+        raise invalid("global_batch_size", global_batch_size, f"a multiple of the {shares} replicas")
+    if not isinstance(strategy, (tf.distribute.MultiWorkerMirroredStrategy, tf.distribute.TPUStrategy)):
         # The length stays known, so that Keras also sees where an epoch ends.
         return strategy.experimental_distribute_dataset(load_dataset(whole))
 

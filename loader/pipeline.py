@@ -14,15 +14,14 @@ from tfshards.loader.options.image import Image
 from tfshards.loader.options.load_options import LoadOptions, OnDamage, Remainder, SampleWeights
 from tfshards.loader.options.position import Counter, Position
 from tfshards.loader.options.selection import Classes, Mix, Part, Shuffle
-from tfshards.loader.options.validation import suggests
-from tfshards.loader.options.worker import Worker, log_part
-from tfshards.loader.order.plan import make_plan, no_steps
+from tfshards.loader.options.validation import invalid, suggests
+from tfshards.loader.options.worker import Worker, log_part, other_workers, reads_all
+from tfshards.loader.order.plan import choose_population, make_plan, no_steps
 from tfshards.loader.reading.opening import open_frames, open_windows
 from tfshards.loader.reading.source import OpenSplit, open_source, without_class
 from tfshards.loader.tensors.batches import make_batches
 from tfshards.loader.tensors.feed import Feed
 from tfshards.loader.tensors.stages import finished, keep_alive
-from tfshards.loader.training.strategies import warn_of_strategy
 
 
 @suggests
@@ -120,7 +119,7 @@ def load(
     """
     options = LoadOptions(**locals())
     if options.worker is None and options.this_worker.count == 1:
-        warn_of_strategy(options)
+        _warn_of_strategy(options)
     return load_dataset(options)
 
 
@@ -138,13 +137,46 @@ def load_dataset(options: LoadOptions) -> tf.data.Dataset:
     log_part(source.label, options.this_worker, plan.order.num_steps)
     # Last, so that a load that fails leaves the Progress unchanged.
     if options.tracker is not None:
-        options.tracker.load_from_here(plan.facts, plan.order.num_steps, options.epochs)
+        options.tracker.load_from_here(plan.facts, plan.order.num_steps)
     return dataset
 
 
 def make_feed(options: LoadOptions, source: OpenSplit) -> Feed:
     """Return what the graph reads, after the checks of the files."""
     content, plan = make_content(options, source), make_plan(options, source)
+    empty = [feature.name for feature in content.parsed if not feature.is_encoded and 0 in feature.shape]
+    if empty:
+        # unbatch() ends the process on a tensor without elements (TensorFlow 2.21)
+        allowed = f"without {empty[0]!r}, whose values have no elements; or use loader.batches"
+        raise invalid("select", options.select, allowed)
     frames, damage = open_frames(source, options)
     windows = open_windows(source, options.cached, frames, is_scattered=plan.is_scattered)
     return Feed(plan, content, frames, windows, damage)
+
+
+def _warn_of_strategy(options: LoadOptions) -> None:
+    """Warn, at the line that called ``load`` without ``worker=``, where the strategy in scope does not fit.
+
+    Either each of several hosts would read the whole split, or Keras could not split the batches over the
+    replicas: with TensorFlow 2.21 and Keras 3.15 ``fit`` and ``evaluate`` then fail in the operation AddN,
+    with an error that names no batch. ``predict`` works, and so does a smaller batch after the first one.
+    """
+    strategy, where = tf.distribute.get_strategy(), other_workers()
+    if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        cluster = strategy.cluster_resolver.cluster_spec().as_dict()
+        count = sum(len(cluster.get(kind, ())) for kind in ("chief", "master", "worker"))
+        if count > 1:
+            where = f"this is the scope of a MultiWorkerMirroredStrategy of {count} workers"
+    replicas, size = int(strategy.num_replicas_in_sync), options.batch_size
+    if replicas > 1 and options.remainder == "keep":
+        size = min(size, choose_population(options, open_source(options)).num_positions)
+    if where is not None:
+        warnings.warn(reads_all(where, "load"), stacklevel=4)
+    elif size % replicas:
+        text = (
+            f"batches of {size} examples cannot be divided evenly among the {replicas} replicas of the "
+            "strategy in scope, and fit and evaluate of Keras would end with an error of the operation AddN: "
+            f"use a multiple of {replicas}, or remainder='pad' with weighted metrics where the split has no "
+            "more examples, or pass worker=loader.Worker() if this is intended"
+        )
+        warnings.warn(text, stacklevel=4)

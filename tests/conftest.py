@@ -75,7 +75,7 @@ def _few_collections() -> None:
 @pytest.fixture(scope="session")
 def programs() -> Iterator[Programs]:
     """Start programs that use TensorFlow, in processes that need not import it."""
-    programs = Programs(["tensorflow", "tf_keras", "tfshards.loader", "tfshards.prep"])
+    programs = Programs(["tensorflow", "tfshards.loader", "tfshards.prep"])
     yield programs
     programs.close()
 

@@ -5,7 +5,7 @@ Corners of boxes and keypoints are points, ``(y, x)``, for which there is one ma
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -141,38 +141,6 @@ def _beside(name: str, features: Sequence[Feature]) -> Iterator[str]:
     for feature in features:
         if slash and feature.is_ragged and feature.name != name and feature.name.rpartition("/")[0] == prefix:
             yield feature.name
-
-
-def unmoved_points(
-    moved: Collection[str],
-    features: Sequence[Feature],
-    images: Mapping[str, Image],
-    known: Mapping[str, Coordinates],
-) -> list[str]:
-    """Return warnings about boxes and keypoints that are delivered as stored while their image is not.
-
-    Args:
-        moved: features that move with their image.
-        features: the delivered features.
-        images: options of the images that are decoded, by feature.
-        known: the coordinates that the dataset declares, by feature.
-    """
-    decoded = [images[feature.name] for feature in features if feature.name in images]
-    warnings = []
-    for feature in features:
-        stored = known.get(feature.name)
-        if stored is None or feature.name in moved:
-            continue
-        # fractions of an image stay true as it is resized
-        if any(image.crop or image.flip or (image.size and not stored.is_normalized) for image in decoded):
-            how = "boxes=loader.Boxes" if stored.are_boxes else "keypoints=loader.Keypoints"
-            along = tuple(_beside(feature.name, features)) if stored.are_boxes and feature.is_ragged else ()
-            beside = f", along={along!r}" if along else ""
-            warnings.append(
-                f"{feature.name!r} is delivered as stored, but its images are resized, cropped or flipped; "
-                f"move it with {how}({feature.name!r}{beside}), or leave it out with select="
-            )
-    return warnings
 
 
 def moved_points(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.loader.examples.boxes import Points, checked_points, moved_points, unmoved_points
+from tfshards.loader.examples.boxes import Points, checked_points, moved_points
 from tfshards.loader.examples.crops import draws_of
 from tfshards.loader.examples.ops import Array, Ops
 from tfshards.loader.examples.weights import Weighing, weighing
@@ -22,7 +22,7 @@ from tfshards.loader.reading.source import OpenSplit
 from tfshards.schemas import Feature, OptionsError, Schema
 from tfshards.schemas.coordinates import coordinates_of
 from tfshards.schemas.index import IntArray as Ints
-from tfshards.schemas.pixels import as_image, likely_images, pixel_images
+from tfshards.schemas.pixels import as_image, pixel_images
 
 # The name of the seeds of the user's function, among draws.
 MAP_SEED = "map seed"
@@ -46,12 +46,7 @@ def decoded_images(
     encoded = {feature.name: feature for feature in features if feature.is_encoded}
     given = dict.fromkeys(encoded, image) if isinstance(image, Image) else dict(image)
     if not encoded or not {*given} <= {*encoded}:
-        likely = likely_images(features)
-        allowed = f"for delivered images and masks: {', '.join(encoded) or 'there are none'}"
-        if likely:
-            allowed += (
-                f"; the arrays {', '.join(likely)} may be images: name them, as {{{likely[0]!r}: Image(...)}}"
-            )
+        allowed = f"for delivered images and masks: {', '.join(encoded) or 'name arrays that are images'}"
         raise invalid("image", image, allowed)
     chosen = _with_aligned_masks(encoded, given, is_for_all=isinstance(image, Image))
     for name, value in chosen.items():
@@ -70,21 +65,6 @@ def decoded_images(
             method=value.method or ("nearest" if feature.is_mask else "bilinear"),
         )
     return chosen
-
-
-def unmoved_arrays(features: Sequence[Feature], images: Mapping[str, Image]) -> list[str]:
-    """Return warnings about arrays that are delivered as stored although the images next to them are not."""
-    moved = [
-        feature
-        for feature in features
-        if feature.pixels and (each := images.get(feature.name)) and (each.size or each.flip)
-    ]
-    return [
-        f"{name!r} is delivered as stored, but {moved[0].name!r}, which has the same sides, is resized, "
-        f"cropped or flipped; give both the same seed, as image={{{name!r}: loader.Image(...)}}, with "
-        'method="nearest" for numbers of classes, or leave it out with select='
-        for name in _left_behind(features, moved)
-    ]
 
 
 # What a mask has in common with its image.
@@ -264,26 +244,29 @@ def make_content(options: LoadOptions, source: OpenSplit) -> Content:
 
 
 def notes_of(content: Content, source: OpenSplit) -> list[str]:
-    """Return warnings about what is delivered as stored although the images next to it are not."""
+    """Return a warning about what is delivered as stored although the images next to it are not."""
     known = coordinates_of(source.manifest.schema.features)
+    images = {feature: image for feature in content.features if (image := content.images.get(feature.name))}
+    # arrays with the sides of an array that is an image may be its masks
+    sides = [each.shape[:2] for each, image in images.items() if each.pixels and (image.size or image.flip)]
+    left = []
+    for feature in content.features:
+        stored = known.get(feature.name)
+        if feature in images or feature.name in content.moved:
+            continue
+        # fractions of an image stay true as it is resized
+        is_moved = stored is not None and any(
+            image.crop or image.flip or (image.size and not stored.is_normalized) for image in images.values()
+        )
+        if is_moved or (feature.is_raw and feature.shape[:2] in sides):
+            left.append(feature.name)
     return [
-        *unmoved_points(content.moved, content.features, content.images, known),
-        *unmoved_arrays(content.features, content.images),
-    ]
+        f"{', '.join(left)} is delivered as stored, but the images are resized, cropped or flipped: name "
+        "boxes in boxes=, keypoints in keypoints=, arrays of the same sides in image= with the same seed, or "
+        "leave it out with select="
+    ][: len(left)]
 
 
 def pixels_shape(feature: Feature, image: Image) -> tuple[int | None, ...]:
     """Return height, width and channels of a decoded image."""
     return (*(feature.shape[:2] if image.size is None else image.size), image.channels)
-
-
-def without_elements(features: Sequence[Feature]) -> list[Feature]:
-    """Return the features whose values have no elements; see ``loader/tensors`` for what replaces them."""
-    return [feature for feature in features if not feature.is_encoded and 0 in feature.shape]
-
-
-def _left_behind(features: Sequence[Feature], images: Sequence[Feature]) -> list[str]:
-    """Return the names of raw features, such as masks, that have the sides of one of these images."""
-    sides = [image.shape[:2] for image in images]
-    names = [feature.name for feature in features if feature.is_raw and feature.shape[:2] in sides]
-    return [name for name in names if name not in [image.name for image in images]]

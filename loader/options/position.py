@@ -11,21 +11,10 @@ from tfshards.schemas import OptionsError
 
 # The facts that the order of a run depends on, as JSON values by name.
 Facts: TypeAlias = Mapping[str, str | int]
-# The facts that an order depends on: the name of each in an error, and the remedy if it differs.
-ORDER_FACTS = {
-    "build_id": ("the build of the dataset", "load the build that the run began with"),
-    "split": ("the split", "name the split that the run began with"),
-    "examples": ("the choice of examples", "use the take=, classes= and Mix of the original run"),
-    "global_batch_size": (
-        "the global batch size",
-        "choose batch_size= so that the sum over all workers is the same",
-    ),
-    "remainder": ("remainder=", "use the value of the original run"),
-    "how": ("the kind of order (Shuffle.how)", "use the shuffle= of the original run"),
-    "seed": ("Shuffle.seed", "use the value of the original run"),
-    "run": ("Shuffle.run", "leave it out; the position has the value"),
-    "lanes": ("Shuffle.lanes", "leave it out; the position has the value"),
-}
+ORDER_FACTS = (
+    *("build_id", "split", "examples", "global_batch_size", "remainder"),
+    *("how", "seed", "run", "lanes"),
+)
 
 
 @dataclass(frozen=True)
@@ -64,13 +53,9 @@ class Position:
             OptionsError: ``to_json`` did not return ``found``.
         """
         try:
-            names, order = {*found}, found.get("order")
-            is_position = {"epoch", "step"} <= names <= {"epoch", "step", "order"}
-            if not is_position or not isinstance(order, (Mapping, type(None))):
-                raise TypeError
-        except (TypeError, AttributeError):
+            return cls(found["epoch"], found["step"], found.get("order"))
+        except (TypeError, AttributeError, KeyError):
             raise invalid("position", found, "a dict as Position.to_json() returns it") from None
-        return cls(found["epoch"], found["step"], order)
 
 
 class Counter:
@@ -78,13 +63,11 @@ class Counter:
 
     Attributes:
         position: the position of the next batch, including what the order depends on.
-        epochs: the epoch at which the loaded dataset stops, exclusive; None if it does not stop.
     """
 
     def __init__(self, position: Position | None = None) -> None:
         super().__init__()
         self.position: Position = position or Position()
-        self.epochs: int | None = None
         # of the loaded dataset
         self._steps_per_epoch: int | None = None
         self._start = self.position
@@ -125,13 +108,12 @@ class Counter:
         total = self.epoch * self.steps_per_epoch + self.step + steps
         self.position = Position(*divmod(total, self.steps_per_epoch), self.position.order)
 
-    def load_from_here(self, order: Facts, steps_per_epoch: int, epochs: int | None) -> None:
+    def load_from_here(self, order: Facts, steps_per_epoch: int) -> None:
         """Attach a dataset that starts at this position; ``load`` calls it last, when nothing else can fail.
 
         Args:
             order: what the order of the run depends on; ``load`` has checked that it matches ``position``.
             steps_per_epoch: the number of steps in one epoch.
-            epochs: the epoch at which the dataset stops, exclusive; None if it does not stop.
         """
         self.position = self._start = Position(self.epoch, self.step, dict(order))
-        self._steps_per_epoch, self.epochs = steps_per_epoch, epochs
+        self._steps_per_epoch = steps_per_epoch

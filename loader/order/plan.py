@@ -14,9 +14,7 @@ from tfshards.loader.options.load_options import LoadOptions
 from tfshards.loader.options.position import ORDER_FACTS, Facts, Position
 from tfshards.loader.options.selection import Mix, Part, Shuffle
 from tfshards.loader.options.validation import is_integer
-from tfshards.loader.options.worker import Worker
 from tfshards.loader.order.epoch import Order, order_seed
-from tfshards.loader.order.lanes import divisors, num_lanes, run_length
 from tfshards.loader.order.population import (
     Groups,
     Members,
@@ -33,6 +31,18 @@ from tfshards.schemas.errors import counted
 
 _PARSED_BYTES = 1 << 20
 _MOST_PARSED = 64
+# A batch draws from at most this many parts of the split, each an open file. With fewer parts, several
+# examples of a typical batch come from the same part, and neighbors share a batch in many epochs
+# (benchmarks/shuffle.py).
+MOST_LANES = 256
+# Seeking to a run takes about 20 microseconds, a thirtieth of the time to read this many bytes.
+RUN_BYTES = 1 << 20
+# Small splits have shorter runs, so that each lane has several.
+RUNS_A_LANE = 2
+# Runs are shorter if the records were not permuted before they were stored, because neighbors are then
+# similar, also in neighboring lanes, which share a run.
+STORED_RUN_BYTES = 128 << 10
+STORED_RUNS_A_LANE = 8
 
 
 def kept_shuffle(shuffle: Shuffle | None, order: Facts | None) -> Shuffle | None:
@@ -43,32 +53,16 @@ def kept_shuffle(shuffle: Shuffle | None, order: Facts | None) -> Shuffle | None
     return replace(shuffle, run=shuffle.run or run, lanes=shuffle.lanes or lanes)
 
 
-def check_workers(order: Facts | None, batch_size: int, worker: Worker) -> None:
-    """Raise OptionsError unless this number of workers divides the lanes or the global batch of a run."""
-    if order is None:
-        return
-    whole, lanes, count = int(order["global_batch_size"]), int(order["lanes"]), worker.count
-    if (lanes or whole) % count:
-        what = f"{lanes} lanes" if lanes else f"global batch of {whole} examples"
-        raise OptionsError(
-            f"{count} workers cannot resume a run whose {what} they do not divide; use "
-            f"{divisors(lanes or whole)} workers",
-            code="resume-differs",
-        )
-    # before lanes of another global batch are looked at
-    check_same_order({"global_batch_size": whole}, {"global_batch_size": batch_size * count})
-
-
 def check_same_order(then: Facts | None, now: Facts) -> None:
     """Raise OptionsError, which names the first difference, if the order differs from the run's."""
     if then is None:
         return
-    for name in [*ORDER_FACTS, *(name for name in then if name not in ORDER_FACTS)]:
+    for name in {**dict.fromkeys(ORDER_FACTS), **then}:
         if then.get(name) != now.get(name):
-            what, remedy = ORDER_FACTS.get(name, (repr(name), "use the release that wrote the position"))
             raise OptionsError(
-                f"start= belongs to a run in which {what} was {then.get(name)!r}, here it is "
-                f"{now.get(name)!r}; {remedy}, or leave start= out to begin a new run",
+                f"start= belongs to a run in which {name} was {then.get(name)!r}, here it is "
+                f"{now.get(name)!r}; use the dataset, take=, classes=, shuffle=, remainder= and global batch "
+                "size of that run, or leave start= out to begin a new run",
                 code="resume-differs",
             )
 
@@ -230,7 +224,10 @@ def make_plan(options: LoadOptions, source: OpenSplit) -> ReadPlan:
     begin, worker, split = options.begin, options.this_worker, source.split
     record_bytes = max(1.0, split.record_bytes / max(1, split.num_examples))
     population = choose_population(options, source)
-    check_workers(begin.order, options.batch_size, worker)
+    if begin.order is not None:
+        # before lanes of another global batch are looked at
+        whole = options.batch_size * worker.count
+        check_same_order(begin.order, {**begin.order, "global_batch_size": whole})
     shuffle = kept_shuffle(options.shuffle, begin.order)
     run = lanes = usual = 0
     if shuffle is not None and shuffle.how == "full":
@@ -268,6 +265,56 @@ def make_plan(options: LoadOptions, source: OpenSplit) -> ReadPlan:
         check_same_order(begin.order, plan.facts)
     check_start(begin, options.epochs, order, usual)
     return plan
+
+
+def run_length(num_positions: int, lanes: int, record_bytes: float, *, is_permuted: bool) -> int:
+    """Return the number of neighbors that stay together.
+
+    Args:
+        num_positions: the positions of an epoch.
+        lanes: the lanes of an epoch.
+        record_bytes: mean size of a record, at least 1.
+        is_permuted: whether the records were permuted before they were stored.
+    """
+    if is_permuted:
+        run_bytes, runs_a_lane = RUN_BYTES, RUNS_A_LANE
+    else:
+        run_bytes, runs_a_lane = STORED_RUN_BYTES, STORED_RUNS_A_LANE
+    # At least 2: runs of 1 are a full permutation, which is read differently.
+    return max(2, min(int(run_bytes / record_bytes), num_positions // (runs_a_lane * lanes)))
+
+
+def num_lanes(global_batch_size: int, num_workers: int, wanted: int | None = None) -> int:
+    """Return the number of lanes: ``wanted``, or a default that depends on the workers as little as possible.
+
+    The default is the largest multiple of ``num_workers`` that divides ``global_batch_size``, up to
+    ``MOST_LANES`` or ``num_workers``. It is the same for all numbers of workers that divide the default of
+    one worker.
+    """
+    if wanted is None:
+        per_worker = global_batch_size // num_workers
+        return num_workers * _divisor(per_worker, max(1, MOST_LANES // num_workers))
+    if global_batch_size % wanted:
+        raise OptionsError(
+            f"Shuffle.lanes={wanted} does not divide the global batch size {global_batch_size}; use a "
+            f"divisor of it, such as {_divisor(global_batch_size, wanted)}"
+        )
+    if wanted % num_workers:
+        raise OptionsError(
+            f"Shuffle.lanes={wanted} cannot be divided evenly among {num_workers} workers; use a multiple "
+            f"of {num_workers}, or change the number of workers to one of {divisors(wanted)}"
+        )
+    return wanted
+
+
+def divisors(number: int) -> str:
+    """Return the divisors of ``number`` as text, in ascending order."""
+    return ", ".join(str(divisor) for divisor in range(1, number + 1) if number % divisor == 0)
+
+
+def _divisor(number: int, most: int) -> int:
+    """Return the largest divisor of ``number`` that is at most ``most``."""
+    return next(divisor for divisor in range(min(number, most), 0, -1) if number % divisor == 0)
 
 
 def no_steps(plan: ReadPlan) -> str:

@@ -1,17 +1,18 @@
-"""From groups of records to batches: parse, process each example, split into steps, deliver."""
+"""From groups of records to batches: what parsing needs, parse, process each example, deliver."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import tensorflow as tf
 
-from tfshards.loader.examples.content import MAP_SEED, Content, without_elements
+from tfshards.loader.examples.content import MAP_SEED, Content
+from tfshards.loader.options.selection import select_features
 from tfshards.loader.options.worker import num_cpus
 from tfshards.loader.reading.damage import PADDING
 from tfshards.loader.tensors.decode import GRAPH, decode_image
-from tfshards.loader.tensors.description import description_of
 from tfshards.loader.tensors.feed import Feed
 from tfshards.loader.tensors.records import completed, read_groups
 from tfshards.loader.tensors.stages import (
@@ -22,13 +23,15 @@ from tfshards.loader.tensors.stages import (
     unbatched,
     without_autograph,
 )
-from tfshards.schemas import Feature, OptionsError
+from tfshards.schemas import Feature, OptionsError, read_manifest
 
 # The result of the user's function for an example: a tensor, or dicts and tuples of tensors.
 Nest: TypeAlias = "tf.Tensor"
 # The features by name, and the tensors that accompany them until batches are made, by name: "real", "weight",
 # and the random draws for an example.
 Values: TypeAlias = "tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]"
+# What tf.io.parse_example needs for a feature.
+Description: TypeAlias = "tf.io.FixedLenFeature | tf.io.RaggedFeature"
 Batch: TypeAlias = "tuple[Nest, dict[str, tf.Tensor]]"
 
 
@@ -51,13 +54,58 @@ def without_padding(values: Nest, extra: Mapping[str, tf.Tensor]) -> Batch:
 
 def delivered(content: Content, values: Nest, extra: Mapping[str, tf.Tensor]) -> Nest:
     """Return a batch as it is delivered to the user."""
-    batch = with_elements(content, values) if content.user_map is None else values
     weights = extra.get("weight")
     if "real" in extra and content.adds_weight:
         # padding has weight 0
         every = tf.ones_like(extra["real"], tf.float32) if weights is None else weights
         weights = tf.where(extra["real"], every, 0)
-    return content.delivered(batch, weights)
+    return content.delivered(values, weights)
+
+
+def feature_description(
+    path: str | os.PathLike[str], select: Sequence[str] | None = None
+) -> dict[str, Description]:
+    """Return what ``tf.io.parse_example`` needs for the records of a dataset, for pipelines of your own.
+
+    >>> features = loader.feature_description("data/photos", select=("image", "label"))
+    >>> paths = [f"data/photos/{shard.path}" for shard in read_manifest("data/photos").splits["train"].shards]
+    >>> records = tf.data.TFRecordDataset(paths).batch(256)
+    >>> examples = records.map(lambda batch: tf.io.parse_example(batch, features))
+
+    Args:
+        path: the directory with ``dataset.json``, or its URL.
+        select: names of features; by default all.
+
+    Returns:
+        By name, in the schema's order or that of ``select``, what is parsed:
+
+        - an image or a mask: a scalar string, its encoded bytes, for ``tf.io.decode_image``;
+        - a raw tensor: a scalar string, for ``tf.reshape(tf.io.decode_raw(value, dtype), shape)``;
+        - integers: int64, to be cast to the feature's dtype, of its shape;
+        - floats: float32, to be cast to the feature's dtype, of its shape;
+        - byte strings: strings of the feature's shape;
+        - lists of any length: ragged, of the same dtypes, with the elements of rows one after another.
+
+        Shapes and dtypes are those of ``read_manifest(path).schema[name]``.
+
+    Raises:
+        OptionsError: ``select`` names no features, or unknown ones.
+        InputError: there is no dataset in ``path``.
+        FormatError: the manifest breaks the format.
+    """
+    features = select_features(read_manifest(path).schema, select)
+    return {feature.name: description_of(feature) for feature in features}
+
+
+def description_of(feature: Feature) -> Description:
+    """Return what ``tf.io.parse_example`` needs for a feature."""
+    if feature.is_encoded or feature.is_raw:
+        return tf.io.FixedLenFeature([], tf.string)
+    wire_dtype = {"bytes": tf.string, "int64": tf.int64, "float": tf.float32}[feature.wire]
+    if feature.is_ragged:
+        # A record without the feature reads as one with an empty list; only verify distinguishes them.
+        return tf.io.RaggedFeature(wire_dtype, row_splits_dtype=tf.int64)
+    return tf.io.FixedLenFeature(feature.shape, wire_dtype)
 
 
 # tf.io.decode_raw has no kernels for these; the same bits are decoded as the other type.
@@ -87,9 +135,7 @@ def _decode(value: tf.Tensor, feature: Feature) -> tf.Tensor:
     elements = tf.io.decode_raw(value, _DECODED_AS.get(feature.dtype, feature.dtype), little_endian=True)
     if feature.dtype in _DECODED_AS:
         elements = tf.bitcast(elements, feature.dtype)
-    # without elements, the number of rows cannot be inferred from their number
-    rows = tf.shape(value)[0] if 0 in feature.shape else -1
-    return tf.reshape(elements, [rows, *feature.shape])
+    return tf.reshape(elements, [-1, *feature.shape])
 
 
 def _in_rows(value: tf.Tensor, feature: Feature) -> tf.Tensor:
@@ -170,9 +216,6 @@ def _parse(feed: Feed, begin: tf.Tensor, end: tf.Tensor, records: tf.Tensor) -> 
             (numbers,) = call_method(feed.numbers, [begin, end], [tf.TensorSpec([None], tf.int64)])
     parsed = parse_examples(records, content.parsed)
     values = {feature.name: parsed[feature.name] for feature in content.features}
-    for feature in without_elements(content.features):
-        # unbatch() ends the process on a tensor without elements (TensorFlow 2.21): a bool replaces it
-        values[feature.name] = tf.zeros([tf.shape(records)[0]], tf.bool)
     extra = {}
     if order.remainder != "drop":
         extra["real"] = numbers > PADDING
@@ -231,7 +274,8 @@ def _example_work(content: Content) -> Callable[..., Batch]:
     @without_autograph
     def work(values: Mapping[str, tf.Tensor], extra: Mapping[str, tf.Tensor]) -> Batch:
         decoded, kept = decode(values, extra)
-        returned = converted(with_elements(content, decoded), extra[MAP_SEED])
+        named = {feature.name: decoded[feature.name] for feature in content.features}
+        returned = converted(named, extra[MAP_SEED])
         if returned is None or not tf.nest.flatten(returned):
             raise OptionsError(f"map_fn returns {returned}; return the tensors that go into a batch")
         return returned, kept
@@ -243,14 +287,3 @@ def is_list(shape: tf.TensorShape) -> bool:
     """Whether an example's tensor is a list of any length, of values, rows or images of one shape."""
     sides = [] if shape.rank is None else shape.as_list()
     return sides[:1] == [None] and None not in sides[1:]
-
-
-def with_elements(content: Content, values: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """Return the features of a batch or an example by name, in order, including those without elements."""
-    whole = {feature.name: values[feature.name] for feature in content.features}
-    for feature in without_elements(content.features):
-        dtype = tf.string if feature.dtype == "bytes" else feature.dtype
-        replaced = whole[feature.name]
-        empty = tf.zeros(tf.concat([tf.shape(replaced), feature.shape], axis=0), dtype)
-        whole[feature.name] = tf.ensure_shape(empty, [*replaced.shape, *feature.shape])
-    return whole

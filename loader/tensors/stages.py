@@ -235,11 +235,6 @@ def fail_unless(fault: tf.Tensor) -> tf.Operation:
 
 
 _A_DATASET = tf.TensorSpec([], tf.variant)
-# Operations that call functions.
-_CALLS = {
-    *("If", "StatelessIf", "While", "StatelessWhile", "Case", "StatelessCase"),
-    *("PartitionedCall", "StatefulPartitionedCall"),
-}
 
 
 class _Stage:
@@ -275,12 +270,9 @@ class _Stage:
         Such an operation calls its function in another thread, which costs more than opening a file.
         Therefore a preceding map creates the datasets in the thread that requests them, and the operation
         itself gets the identity, which TensorFlow never calls (``CreateShortCircuitInfo`` in
-        tensorflow/core/data/captured_function.cc). The requesting thread must not run a ``tf.cond`` or
-        anything else that calls a function: all threads that could run it may be waiting in the same way.
+        tensorflow/core/data/captured_function.cc). The function must not contain a ``tf.cond`` or anything
+        else that calls a function: all threads that could run it may be waiting in the same way.
         """
-        calls = {operation.type for operation in self._function.graph.get_operations()} & _CALLS
-        if calls:
-            raise TypeError(f"{sorted(calls)} in a function that returns a dataset could deadlock")
         made = tf.raw_ops.MapDataset(
             **self.arguments(), **_outputs([_A_DATASET]), use_inter_op_parallelism=False
         )
@@ -304,14 +296,12 @@ def _traced(
     everything else up to the first batch (benchmarks/compare.py). The attribute skips all three steps:
     see ``FunctionMetadata::Create`` in tensorflow/core/data/captured_function.cc.
     """
-    arguments = {"input_signature": signature, "autograph": False}
-    attributes = {"experimental_ints_on_device": True}
-    try:
-        found = tf.function(function, **arguments, experimental_attributes=attributes)
-    except (TypeError, ValueError):
-        # The attributes only save time.
-        found = tf.function(function, **arguments)
-    return found.get_concrete_function()
+    return tf.function(
+        function,
+        input_signature=signature,
+        autograph=False,
+        experimental_attributes={"experimental_ints_on_device": True},
+    ).get_concrete_function()
 
 
 @cache

@@ -15,9 +15,12 @@ from typing import Any
 
 import h5py
 import numpy as np
+from keras.backend import backend
+from keras.callbacks import Callback
 
 from tfshards.loader.options.position import Counter, Position
 from tfshards.loader.options.validation import check_least
+from tfshards.loader.options.worker import usual_worker
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.storage import AnyPath, any_path
 
@@ -27,12 +30,11 @@ KEPT = 2
 _FILE = re.compile(r"(\d+)-([0-9a-f]{16})\.weights\.h5")
 # the dataset in the file that holds the JSON values of _saved
 _STATE = "tfshards"
-_BLOCK = 2**20
 # The value of ``stop_training`` that ends the epoch but not the training.
 _EPOCH_ENDS = object()
 
 
-class Resume:
+class Resume(Callback):  # type: ignore[misc]
     """Save the model and the position of the next batch in one file, and restore both.
 
     >>> resume = loader.Resume("checkpoints", every=500)
@@ -58,9 +60,6 @@ class Resume:
     warning.
     """
 
-    # for tf_keras
-    _supports_tf_logs = True
-
     def __init__(self, folder: str | os.PathLike[str], every: int | None = None) -> None:
         """Read the position from the newest file in ``folder``, if there is one.
 
@@ -72,6 +71,7 @@ class Resume:
             InputError: ``folder`` has saved files, but none that can be read.
             OptionsError: ``every`` is less than 1.
         """
+        super().__init__()
         self._folder = any_path(folder, "folder").normalized()
         if every is not None:
             check_least("every", every, 1)
@@ -83,46 +83,23 @@ class Resume:
         self._optimizer: object = None
         self._compiled: Mapping[str, Any] = {}
 
-    # as Keras's callback
-
-    def __getattr__(self, name: str) -> object:
-        # subclassing Keras's Callback would import Keras, and choose between Keras 3 and tf_keras
-        if name.startswith(("on_", "_implements_")):
-            return _nothing
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    def set_model(self, model: Any) -> None:  # noqa: ANN401 -- of Keras 3 or tf_keras
-        """Store the model, as Keras's own callbacks do."""
-        self.model: Any = model
-
-    def set_params(self, params: Mapping[str, int]) -> None:
-        """Store the parameters of ``fit``, as Keras's own callbacks do."""
-        self.params: Mapping[str, int] = params
-
-    def _implements_train_batch_hooks(self) -> bool:
-        return True
-
     def on_train_begin(self, logs: object = None) -> None:
         """Restore the model, once, and check that the steps and epochs of ``fit`` match the position.
 
         Raises:
             OptionsError: the model, the steps or the epochs of ``fit`` do not match the position.
         """
-        steps, epochs, params = self.progress.steps_per_epoch, self.progress.epochs, self.params
+        steps = self.progress.steps_per_epoch
         self._restore()
         if not self.progress.is_at_start:
             raise OptionsError(
                 "steps were taken after load(start=resume.progress), but fit would read the dataset from "
                 "its beginning; call load() again before fit"
             )
-        if params["steps"] != steps:
+        if self.params["steps"] != steps:
             raise OptionsError(
-                f"fit takes {params['steps']} steps per epoch, but an epoch of the dataset has {steps}; use "
-                "fit(steps_per_epoch=resume.progress.steps_per_epoch)"
-            )
-        if epochs is not None and params["epochs"] > epochs:
-            raise OptionsError(
-                f"fit(epochs={params['epochs']}) exceeds load(epochs={epochs}); use load(epochs=None)"
+                f"fit takes {self.params['steps']} steps per epoch, but an epoch of the dataset has {steps}; "
+                "use fit(steps_per_epoch=resume.progress.steps_per_epoch)"
             )
         at_once = getattr(self.model, "steps_per_execution", 1)
         if (steps - self.progress.step) % at_once or steps % at_once:
@@ -173,9 +150,6 @@ class Resume:
 
     def _save(self) -> None:
         self._since = 0
-        if hasattr(self.model, "jax_state_sync"):
-            # within an epoch the variables of JAX are not in the model
-            self.model.jax_state_sync()
         for folder in self._folder.folders_to_make()[::-1]:
             folder.make_folder()
         with tempfile.TemporaryDirectory() as scratch:
@@ -207,7 +181,17 @@ class Resume:
             return
         is_same = saved["optimizer"] == self._compiled
         if not is_same and self.params["epochs"] > self.progress.epoch:
-            warnings.warn(_another_optimizer(self._path, saved["optimizer"], self._compiled), stacklevel=2)
+            was, now = saved["optimizer"], self._compiled
+            differences = [
+                f"{name} was {was.get(name)!r}, now it is {now.get(name)!r}"
+                for name in {**was, **now}
+                if was.get(name) != now.get(name)
+            ]
+            text = (
+                f"{self._path} was saved with another optimizer ({', '.join(differences)}): only the weights "
+                "are restored; to resume exactly, compile the model as it was"
+            )
+            warnings.warn(text, stacklevel=2)
         with self._path.local_copy() as path, warnings.catch_warnings():
             warnings.filterwarnings("error", "Skipping variable loading")
             optimizer = model.optimizer
@@ -226,13 +210,6 @@ class Resume:
         for seed, value in zip(_seeds(model), saved["seeds"], strict=True):
             seed.assign(np.array(value, seed.numpy().dtype))
         self._torch_states = saved["torch"]
-
-
-def _nothing(*_: object, **__: object) -> None: ...
-
-
-# Keras does not call it, then.
-_nothing._is_default = True  # type: ignore[attr-defined]
 
 
 def _files(folder: AnyPath) -> list[tuple[int, str]]:
@@ -293,19 +270,9 @@ def _options_of(optimizer: Any) -> dict[str, Any]:  # noqa: ANN401
     return plain
 
 
-def _another_optimizer(path: AnyPath, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """Return the warning that a model is compiled with another optimizer than the saved one."""
-    names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
-    differences = ", ".join(f"{name} was {old.get(name)!r}, now it is {new.get(name)!r}" for name in names)
-    return (
-        f"{path} was saved with another optimizer ({differences}): only the weights are restored, and the "
-        "optimizer of compile() starts anew; to resume exactly, compile the model as it was"
-    )
-
-
 def _torch_states() -> list[str]:
     """Return the states of PyTorch's generators, if Keras runs on it: Dropout without a seed uses them."""
-    if not _is_on_torch():
+    if backend() != "torch":
         return []
     torch = sys.modules["torch"]
     states = [torch.get_rng_state(), *torch.cuda.get_rng_state_all()]
@@ -313,32 +280,21 @@ def _torch_states() -> list[str]:
 
 
 def _set_torch_states(states: list[str]) -> None:
-    if states and _is_on_torch():
+    if states and backend() == "torch":
         torch = sys.modules["torch"]
         of_cpu, *of_gpus = (torch.tensor([*bytes.fromhex(state)], dtype=torch.uint8) for state in states)
         torch.set_rng_state(of_cpu)
         torch.cuda.set_rng_state_all(of_gpus[: torch.cuda.device_count()])
 
 
-def _is_on_torch() -> bool:
-    keras = sys.modules.get("keras")
-    return keras is not None and keras.backend.backend() == "torch"
-
-
 def _check_model(model: Any) -> None:  # noqa: ANN401
     """Raise OptionsError unless the model has everything that is saved, in this process."""
-    is_one_of_several = hasattr(model, "jax_state_sync") and sys.modules["jax"].process_count() > 1
+    is_one_of_several = usual_worker().count > 1
     if strategy := getattr(model, "distribute_strategy", None):
         # of TensorFlow, which is imported then
-        from tfshards.loader.training.strategies import has_several_hosts
-
-        is_one_of_several |= has_several_hosts(strategy)
+        hosts = sys.modules["tensorflow"].distribute
+        is_one_of_several |= isinstance(strategy, (hosts.MultiWorkerMirroredStrategy, hosts.TPUStrategy))
     if is_one_of_several:
         raise OptionsError("Resume works on one host; on several, save loader.Progress() in a checkpoint")
     if not model.built or not model.variables:
         raise OptionsError("the model has no weights yet; call model.build(input_shape) before fit")
-    if not hasattr(model.optimizer, "build"):
-        raise OptionsError(
-            f"{type(model.optimizer).__name__} has no build(), so its state cannot be restored before the "
-            "first step; use a non-legacy optimizer"
-        )

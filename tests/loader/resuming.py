@@ -19,7 +19,6 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import keras
 import numpy as np
 import tensorflow as tf
-import tf_keras
 
 from tfshards import loader
 
@@ -82,7 +81,7 @@ def noted_in_jax_by(log):
     return Noted
 
 
-def with_keras(keras, dataset, folder, log):
+def with_keras(dataset, folder, log):
     backend = os.environ["KERAS_BACKEND"]
 
     class Noted((noted_in_jax_by if backend == "jax" else noted_by)(log), keras.Sequential):
@@ -91,10 +90,8 @@ def with_keras(keras, dataset, folder, log):
     keras.utils.set_random_seed(3)
     layers = keras.layers
     model = Noted([keras.Input((6, 6, 1)), layers.Flatten(), layers.BatchNormalization(), layers.Dense(5)])
-    # In tf_keras the random state of layers is not part of the variables.
-    if keras.__name__ == "keras":
-        model.add(layers.Dropout(0.5, seed=1))
-        model.add(layers.Dropout(0.1))
+    model.add(layers.Dropout(0.5, seed=1))
+    model.add(layers.Dropout(0.1))
     model.add(layers.Dense(1))
     model.compile(keras.optimizers.Adam(0.01), "mse")
     resume = loader.Resume(folder, every=EVERY)
@@ -140,8 +137,7 @@ def with_a_loop(dataset, folder, log):
 
 
 WAYS = {
-    "keras": lambda *where: with_keras(keras, *where),
-    "tf_keras": lambda *where: with_keras(tf_keras, *where),
+    "keras": with_keras,
     "loop": with_a_loop,
 }
 

@@ -100,18 +100,16 @@ def test_a_loop_gets_each_example_once_with_its_list(run, how):
 
 
 UNEVEN = [
-    ({"batch_size": 1}, "batch_size=1 cannot", "use 2, or"),
-    ({"batch_size": 5}, "batch_size=5 cannot", "use 4 or 6, or"),
-    ({"batch_size": 32, "remainder": "keep", "take": 7}, "the only batch, of 7 examples, cannot", "'pad'"),
+    ({"batch_size": 1}, 1),
+    ({"batch_size": 5}, 5),
+    ({"batch_size": 32, "remainder": "keep", "take": 7}, 7),
 ]
 
 
 @pytest.mark.parametrize(("number", "case"), enumerate(UNEVEN))
 def test_load_warns_of_batches_that_the_replicas_cannot_share(run, number, case):
-    _, what, use = case
     (warning,) = run[0]["uneven"][number]
-    assert warning.startswith(f"{what} be divided evenly among the 2 replicas")
-    assert use in warning
+    assert warning.startswith(f"batches of {case[1]} examples cannot be divided evenly among the 2 replicas")
 
 
 def test_there_are_no_warnings_about_auto_sharding(run, dataset):
@@ -153,10 +151,8 @@ class TwoReplicas(tf.distribute.Strategy):
 
 
 def test_a_batch_that_the_replicas_do_not_divide_is_refused(dataset):
-    with raises(OptionsError, "replicas; use", "2 replicas", "6 or 4"):
+    with raises(OptionsError, "global_batch_size=5 must be a multiple of the 2 replicas"):
         loader.distribute(TwoReplicas(), dataset, global_batch_size=5)
-    with raises(OptionsError, "replicas; use", "use 2"):
-        loader.distribute(TwoReplicas(), dataset, global_batch_size=1)
     servers = tf.distribute.ParameterServerStrategy.__new__(tf.distribute.ParameterServerStrategy)
     with raises(OptionsError, "the workers"):
         loader.distribute(servers, dataset, global_batch_size=4)
@@ -167,7 +163,6 @@ def test_a_batch_that_the_replicas_do_not_divide_is_refused(dataset):
     [
         ({"global_batch_size": 0}, "global_batch_size="),
         ({"remainder": "keep"}, "remainder='keep' may"),
-        ({"global_batch_size": 23}, ("exceeds the examples", "global_batch_size=23")),
         ({"remainder": "wrap"}, "remainder="),
     ],
 )
@@ -225,7 +220,7 @@ def test_the_steps_are_even_and_each_example_comes_exactly_once(two, numbered, n
 
 def test_workers_read_their_index_and_reading_everything_on_each_raises_a_warning(two):
     found, stderr = two
-    assert [worker["worker"] for worker in found] == [[index, len(found)] for index in range(len(found))]
+    assert [worker["worker"] for worker in found] == [*range(len(found))]
     for worker in found:
         outside, in_scope = worker["warned"]
         message = r" 2 workers, but load\(\) without worker= .* use loader\.distribute"

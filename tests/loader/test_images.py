@@ -4,7 +4,6 @@ tests/pixels judges the pixels of files, and that boxes, keypoints and masks sta
 """
 
 import io
-import re
 
 import ml_dtypes
 import numpy as np
@@ -451,23 +450,20 @@ def test_lists_that_are_too_short_for_boxes_or_pairs_are_errors(write_dataset, t
 
 
 REPORTED = {
-    "boxes in pixels": ("xywh", Image((10, 10)), r"boxes=loader\.Boxes\('objects/bbox', along="),
-    "boxes of a flip": ("xywh", Image((20, 30), flip="horizontal"), r"boxes=loader\.Boxes\("),
-    "fractions": (
-        "cxcywh-normalized",
-        Image((9, 9), "center"),
-        r"boxes=loader\.Boxes\('objects/bbox', along=",
-    ),
-    "keypoints": (None, Image((10, 10)), r"keypoints=loader\.Keypoints\('points'\)"),
+    "boxes in pixels": ("xywh", Image((10, 10)), "objects/bbox"),
+    "boxes of a flip": ("xywh", Image((20, 30), flip="horizontal"), "objects/bbox"),
+    "fractions": ("cxcywh-normalized", Image((9, 9), "center"), "objects/bbox"),
+    "keypoints": (None, Image((10, 10)), "points"),
 }
 
 
-@pytest.mark.parametrize(("coordinates", "image", "message"), REPORTED.values(), ids=REPORTED)
-def test_what_does_not_move_with_its_image_is_reported(write_dataset, tmp_path, coordinates, image, message):
+@pytest.mark.parametrize(("coordinates", "image", "name"), REPORTED.values(), ids=REPORTED)
+def test_what_does_not_move_with_its_image_is_reported(write_dataset, tmp_path, coordinates, image, name):
     path = objects_of(write_dataset, tmp_path, [[1, 1, 4, 4]], coordinates)
     with pytest.warns(UserWarning, match="is delivered as stored") as caught:
         batches(path, batch_size=1, image=image)
-    assert any(re.search(message, str(each.message)) for each in caught)
+    (warning,) = caught
+    assert name in str(warning.message).partition(" is ")[0].split(", ")
 
 
 def test_boxes_that_stay_true_are_not_reported(write_dataset, tmp_path, recwarn):

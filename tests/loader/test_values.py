@@ -14,7 +14,7 @@ from tfshards.schemas.manifest import with_digest
 from tfshards.schemas.schema import KINDS
 
 COUNT = 5
-SHAPES = [(), (2, 3), (2, 0)]
+SHAPES = [(), (2, 3)]
 
 # Kinds that are stored encoded, and a shape of each.
 IMAGE_SHAPES = {"image": [(4, 4, 3)], "mask": [(4, 4, 1)]}
@@ -78,15 +78,15 @@ def test_every_kind_dtype_and_shape_is_read_bit_for_bit(everything):
             assert (found.dtype, as_bytes(found)) == (wanted.dtype, as_bytes(wanted)), feature
 
 
-@pytest.mark.parametrize("options", [{}, {"shuffle": loader.Shuffle(seed=1)}, {"remainder": "keep"}])
-def test_only_features_without_elements_can_be_selected(everything, options):
-    dataset = loader.load(
-        everything, batch_size=2, select=["raw int8 (2, 0)", "bytes bytes (2, 0)"], **options
-    )
-    batches = list(dataset.as_numpy_iterator())
-    assert sum(len(batch[0]) for batch in batches) == (5 if options.get("remainder") else 4)
-    assert batches[0][0].shape == (2, 2, 0)
-    assert batches[0][1].shape == (2, 2, 0)
+def test_features_without_elements_are_refused(write_dataset, tmp_path):
+    schema = Schema((Feature("x", "raw", "int8", (2, 0)), Feature("number", "int", "int64")))
+    path = write_dataset(tmp_path, schema, {"train": [[{"x": np.zeros((2, 0), np.int8), "number": 3}] * 2]})
+    with raises(OptionsError, "select=None", "'x'"):
+        load(path, batch_size=2)
+    (batch,) = batches(path, batch_size=2)
+    assert batch["x"].shape == (2, 2, 0)
+    (batch,) = load(path, batch_size=2, select=("number",))
+    assert batch[0].numpy().tolist() == [3, 3]
 
 
 # Lists of any length are read exactly, as ragged tensors, in the order of the examples
@@ -102,7 +102,6 @@ SCHEMA = Schema(
     (
         Feature("number", "int", "int64"),
         Feature("words", "bytes", "bytes", (None,)),
-        Feature("nothing", "int", "int64", (0,)),
         Feature("pairs", "float", "float32", (None, 2)),
         Feature("image", "image", "uint8", (1, 1, 3)),
         TAGS,
@@ -118,7 +117,6 @@ def lists_of(number):
     """Return lists of which some are empty, and that identify their example."""
     return {
         "words": [b"%d" % place for place in range((number + 1) % 3)],
-        "nothing": [],
         "pairs": [[number + 0.5, row] for row in range(number % 3)],
         "tags": [[], [number % 3], [2, 0], [1, 1]][number % 4],
     }
@@ -149,7 +147,6 @@ def test_lists_stay_with_their_examples(listed, options):
     rows = 4 if "image" in options else None
     assert data.element_spec["words"] == tf.RaggedTensorSpec([rows, None], tf.string, 1, tf.int64)
     assert data.element_spec["pairs"] == tf.RaggedTensorSpec([rows, None, 2], tf.float32, 1, tf.int64)
-    assert data.element_spec["nothing"] == tf.TensorSpec([rows, 0], tf.int64)
     for batch, wanted in zip(data, batches(listed, batch_size=4, **options), strict=True):
         numbers = batch["number"].numpy().tolist()
         assert numbers == wanted["number"].tolist()
@@ -159,9 +156,9 @@ def test_lists_stay_with_their_examples(listed, options):
 
 @pytest.mark.parametrize("options", [{}, {"image": Image(), "shuffle": Shuffle(2)}])
 def test_lists_that_are_all_empty_are_empty_rows(write_dataset, tmp_path, options):
-    empty = dict.fromkeys(("words", "nothing", "pairs", "tags"), ())
+    empty = dict.fromkeys(("words", "pairs", "tags"), ())
     path = write_dataset(tmp_path, SCHEMA, {"train": [[{"number": 0, "image": IMAGE, **empty}] * 9]})
-    for select in (("words", "nothing"), ("words", "image")):
+    for select in (("words", "pairs"), ("words", "image")):
         for batch in load(path, batch_size=3, select=select, **options if "image" in select else {}):
             assert isinstance(batch[0], tf.RaggedTensor)
             assert batch[0].to_list() == [[], [], []]

@@ -124,9 +124,9 @@ def test_the_verbs_print_receipts_of_the_run_of_a_position(data, command, tmp_pa
     found = command("when", data, file, "a/3", "--epochs", "2:4", "--workers", 2, "--take", 40)
     assert found == rows(when(data, two, ["a/3"], epochs=range(2, 4), workers=2, take=40))
     assert found
-    # the choice of examples is not in a position
+    # take= is not in a position
     status, message = command("when", data, file, "a/1")
-    assert (status, "the choice of examples" in message) == (2, True)
+    assert (status, "examples was" in message) == (2, True)
     assert command("when", data, file, "a/1", "--workers", 3)[0] == 2
 
 

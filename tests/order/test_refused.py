@@ -82,15 +82,7 @@ VALUES = [
     (lambda: Mix({"a": -1}), "Mix.weights['a']="),
     (lambda: Position.from_json([0, 3]), "position="),
     (lambda: Position.from_json({"epoch": 1}), "position="),
-    (
-        lambda: Position.from_json({"epoch": 1, "step": 2, "stop": 3}),
-        ("position="),
-    ),
     (lambda: Position.from_json({"epoch": 1, "step": -2}), "Position.step="),
-    (
-        lambda: Position.from_json({"epoch": 1, "step": 2, "order": "runs"}),
-        ("position="),
-    ),
 ]
 
 
@@ -148,16 +140,16 @@ def start(data):
 
 
 OTHER_RUNS = [
-    ({"shuffle": Shuffle(seed=4)}, ("start= belongs to a run in which", "Shuffle.seed", "was 3")),
+    ({"shuffle": Shuffle(seed=4)}, ("start= belongs to a run in which", "seed was 3")),
     ({"shuffle": Shuffle(how="full", seed=3)}, ("start= belongs to a run in which", "'runs'", "'full'")),
     ({"shuffle": None}, ("start= belongs to a run in which", "'runs'", "'stored'")),
-    ({"shuffle": Shuffle(seed=3, lanes=4)}, ("start= belongs to a run in which", "Shuffle.lanes", "was 8")),
-    ({"shuffle": Shuffle(seed=3, run=7)}, ("start= belongs to a run in which", "Shuffle.run", "was 2")),
-    ({"remainder": "drop"}, ("start= belongs to a run in which", "remainder=", "'keep'")),
-    ({"take": 40}, ("start= belongs to a run in which", "the choice of examples")),
-    ({"worker": Worker(0, 3)}, ("cannot resume a run", "3 workers", "8 lanes")),
-    ({"batch_size": 16}, ("global batch size was 8", "here it is 16")),
-    ({"batch_size": 3, "worker": Worker(0, 2)}, ("global batch size was 8", "here it is 6")),
+    ({"shuffle": Shuffle(seed=3, lanes=4)}, ("start= belongs to a run in which", "lanes was 8")),
+    ({"shuffle": Shuffle(seed=3, run=7)}, ("start= belongs to a run in which", "run was 2")),
+    ({"remainder": "drop"}, ("start= belongs to a run in which", "remainder was 'keep'")),
+    ({"take": 40}, ("start= belongs to a run in which", "examples was")),
+    ({"worker": Worker(0, 3)}, ("global_batch_size was 8", "here it is 24")),
+    ({"batch_size": 16}, ("global_batch_size was 8", "here it is 16")),
+    ({"batch_size": 3, "worker": Worker(0, 2)}, ("global_batch_size was 8", "here it is 6")),
     ({"epochs": 1}, "is after the end"),
 ]
 
@@ -168,14 +160,10 @@ def test_a_run_with_another_order_is_not_resumed(data, start, options, expected)
         batches(data.path, start=start, **{**RUN, **options})
 
 
-@pytest.mark.parametrize(
-    ("name", "what"), [("build_id", "the build of the dataset"), ("unknown", "'unknown'")]
-)
-def test_a_run_of_another_dataset_is_not_resumed(data, start, name, what):
+@pytest.mark.parametrize("name", ["build_id", "unknown"])
+def test_a_run_of_another_dataset_is_not_resumed(data, start, name):
     other = Position(1, 2, {**start.order, name: "ffffffff"})
-    with raises(
-        OptionsError, "start= belongs to a run in which", str(what), "'ffffffff'", code="resume-differs"
-    ):
+    with raises(OptionsError, f"in which {name} was", "'ffffffff'", code="resume-differs"):
         batches(data.path, start=other, **RUN)
 
 
@@ -185,7 +173,7 @@ def test_a_finished_run_has_no_steps_left(data, start):
         batches(data.path, start=Position(3, 1, start.order), **RUN)
     stored = {**RUN, "shuffle": None}
     of_stored = position_of(batches(data.path, **stored), 8)
-    with raises(OptionsError, "cannot resume a run", "global batch of 8 examples", code="resume-differs"):
+    with raises(OptionsError, "global_batch_size was 8", code="resume-differs"):
         batches(data.path, start=of_stored, worker=Worker(0, 3), **stored)
 
 
@@ -195,7 +183,7 @@ def test_a_resumed_run_keeps_its_lanes(data):
     assert start.order["lanes"] == 16, "the default of as many workers, not that of one"
     resumed = batches(data.path, start=start, worker=Worker(3, 8), **{**options, "batch_size": 34})
     assert resumed.position.order["lanes"] == 16
-    with raises(OptionsError, "cannot resume a run", "34 workers", "16 lanes", code="resume-differs"):
+    with raises(OptionsError, "lanes=16 cannot be divided evenly among 34 workers"):
         batches(data.path, start=start, worker=Worker(3, 34), **{**options, "batch_size": 8})
 
 
