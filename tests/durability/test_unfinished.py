@@ -1,7 +1,6 @@
 """Unfinished builds, locks, and readers of a dataset that is replaced; see tests/verbs and tests/crash."""
 
 import fcntl
-import json
 import os
 import platform
 
@@ -12,7 +11,7 @@ from tests.durability.commands import contents, write_inputs
 from tests.errors import raises
 from tests.reported import logged
 from tfshards.prep import Arrays, ImageFolder, Options, build, prune, verify
-from tfshards.schemas import BuildError, InputError, read_manifest
+from tfshards.schemas import InputError
 
 
 @pytest.fixture
@@ -40,34 +39,6 @@ def test_nothing_is_removed_while_a_build_runs(out):
         prune(out)
     os.close(descriptor)
     assert contents(out) == before
-
-
-UNREADABLE = {"of another release": b', "options": []}', "cut": b', "options": {"se'}
-
-
-@pytest.mark.parametrize("data", UNREADABLE.values(), ids=UNREADABLE)
-def test_a_note_that_cannot_be_read_prevents_no_build(data, out):
-    with raises(BuildError, "rejected (", code="too-many-rejected"):
-        built(out, options=Options())
-    (record,) = out.glob("*/build.json")
-    record.write_bytes(record.read_bytes().partition(b', "options"')[0] + data)
-    log: list[str] = []
-    logged(built, log.append)(out, seed=1)
-    assert log[0].endswith(f"'tfshards prune' removes: {record.parent.name}")
-    assert verify(out, deep=True)
-    assert prune(out)
-    assert not record.exists()
-
-
-def test_a_dataset_of_a_later_release_is_kept_until_it_is_replaced(out):
-    built(out)
-    document = json.loads((out / "dataset.json").read_bytes())
-    (out / "dataset.json").write_text(json.dumps({**document, "format_version": 99}))
-    before = contents(out)
-    with raises(BuildError, "rejected (", code="too-many-rejected"):
-        built(out, seed=1, overwrite=True, options=Options())
-    assert before.items() <= contents(out).items()
-    assert built(out, seed=1, overwrite=True) == read_manifest(out)
 
 
 # A dataset stays readable until it is replaced, and even longer for processes that have it open

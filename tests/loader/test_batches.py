@@ -9,18 +9,16 @@ import re
 import subprocess
 import sys
 import threading
-from importlib.util import find_spec
 
 import numpy as np
 import pytest
 from PIL import Image as Pillow
 
-from tests.errors import raises
 from tests.loader.conftest import in_shards
 from tests.loader.scenes import COUNT, SCHEMA, SIZES, example
 from tests.tables import mostly_nightly
-from tfshards.loader import Image, Position, Progress, Shuffle, Worker, batches, load
-from tfshards.schemas import Feature, OptionsError, Schema
+from tfshards.loader import Image, Position, Progress, Shuffle, batches, load
+from tfshards.schemas import Feature, Schema
 
 
 @pytest.fixture(scope="module")
@@ -62,15 +60,6 @@ def test_a_run_is_a_sequence_of_batches(scenes):
             run[index]
     tail = batches(scenes, epochs=2, start=Position(1, 2), **options)
     assert [tail[index][0].tolist() for index in range(len(tail))] == expected[steps + 2 :]
-
-
-def test_a_run_says_what_it_reads(scenes):
-    options = {"batch_size": 4, "worker": Worker(1, 2), "shuffle": Shuffle(seed=4)}
-    run = batches(scenes, **options)
-    assert "part 1 of 2, 7 steps an epoch, epochs=1, from Position(epoch=0, step=0)" in repr(run)
-    assert repr(pickle.loads(pickle.dumps(run))) == repr(run)
-    # Grain compares it with its checkpoints
-    assert repr(batches(scenes, **{**options, "shuffle": Shuffle(seed=5)})) != repr(run)
 
 
 def test_an_iteration_of_one_batch_is_a_look(scenes):
@@ -141,20 +130,6 @@ except ModuleNotFoundError as error:
         "image= needs PIL: pip install 'tfshards[images]'",
     ]
     assert done.stderr == ""
-
-
-@pytest.mark.parametrize(
-    ("returned", "code"),
-    [
-        ([0.0], "map_fn must return"),
-        ({"sample_weight": 1}, "map_fn must return"),
-        (None, "returns None; return"),
-    ],
-)
-def test_results_that_cannot_be_delivered_are_refused(scenes, returned, code):
-    run = batches(scenes, batch_size=4, remainder="pad", map_fn=lambda example, seed: returned)
-    with raises(OptionsError, code):
-        next(iter(run))
 
 
 # Runs whose epochs have no steps end in every reader, for every choice of examples
@@ -229,10 +204,3 @@ def found(programs, dataset, row, readers):
 @pytest.mark.parametrize("row", mostly_nightly(ROWS, [*ROWS[:2], *ROWS[-2:]]))
 def test_a_run_without_steps_ends(programs, dataset, row):
     assert found(programs, dataset, row, "") == ["0"] * 4
-
-
-@pytest.mark.parametrize("reader", ["receipts", pytest.param("torch", marks=pytest.mark.processes)])
-def test_a_run_without_steps_ends_elsewhere(programs, dataset, reader):
-    if find_spec(reader) is None and reader == "torch":
-        pytest.skip("PyTorch is not installed")
-    assert found(programs, dataset, ROWS[0], reader) == ["0"]

@@ -22,7 +22,7 @@ from tests.errors import raises
 from tests.prep.exported import write_manifest
 from tests.tables import mostly_nightly
 from tfshards import prep
-from tfshards.loader import Position, Records, Shuffle, Worker, batches, distribute, load
+from tfshards.loader import Position, Records, Shuffle, Worker, batches, load
 from tfshards.schemas import FormatError, InputError, OptionsError, TfshardsError, Totals, read_manifest
 from tfshards.schemas.frames import masked_crc32c_of
 from tfshards.schemas.index import companion_path
@@ -126,16 +126,6 @@ def test_damage_of_files_is_refused_by_name_before_the_first_step(copied, reader
         reader(copied)
     # a shard and its index, at most
     assert len(error.value.problems) <= 1 + ("x.tfrecord" in message.replace("\\", ""))
-
-
-def test_one_error_names_all_damaged_shards_and_the_remedy(copied):
-    for index in (0, 1, 3):
-        shard_of(copied, index).write_bytes(b"short")
-    with pytest.raises(
-        FormatError, match=r"`tfshards verify DATASET --deep` .* --repair`(.|\n)*3 problems"
-    ) as error:
-        load(copied, batch_size=2)
-    assert len(error.value.problems) == 3
 
 
 # What is found while reading
@@ -333,23 +323,6 @@ def test_all_other_examples_keep_their_positions(texts, copied, damage, lost):
             numbers = np.where(bad, first, right["number"])[kept]
             assert np.asarray(batch["number"])[kept].tolist() == numbers.tolist()
             assert np.asarray(batch["text"])[kept].tolist() == [text_of(number) for number in numbers]
-
-
-@pytest.mark.parametrize("read", [load, batches])
-def test_skipped_records_are_logged_once(copied, caplog, read):
-    flip_some(copied)
-    data = read(copied, **SKIP)
-    for _ in range(2):
-        weights = np.concatenate([batch["sample_weight"] for batch in data])
-        assert weights.sum() == COUNT - 6
-    logged = "\n".join(
-        record.message for record in caplog.records if record.name.startswith("tfshards.loader")
-    )
-    assert logged.count("skipped a damaged record: ") <= 6
-    assert f"{shard_of(copied, 0).relative_to(copied)} record 0 at offset 0" in logged
-    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
-    data = distribute(strategy, copied, global_batch_size=4, remainder="pad", on_damage="skip")
-    assert sum(float(tf.reduce_sum(batch["sample_weight"])) for batch in data) == COUNT - 6
 
 
 def test_what_skipping_cannot_repair_is_an_error(copied, numbered, tmp_path):

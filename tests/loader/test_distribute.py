@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import warnings
 from itertools import chain
 from pathlib import Path
 
@@ -125,22 +124,6 @@ def test_reading_everything_as_one_of_several_workers_raises_a_warning(dataset, 
         loader.load(dataset, batch_size=4)
 
 
-@pytest.mark.parametrize(
-    ("config", "options", "reason"),
-    [
-        (cluster("worker", 0, worker=2), {"worker": loader.Worker()}, "it is meant"),
-        (cluster("worker", 0, worker=1), {}, "there is one worker"),
-        (cluster("evaluator", 0, worker=2, evaluator=1), {}, "an evaluator reads for itself"),
-        (cluster("chief", 0, chief=1, worker=2, ps=1), {}, "a coordinator may read for itself"),
-    ],
-)
-def test_reading_everything_raises_no_warning_if_it_is_right(dataset, monkeypatch, config, options, reason):
-    monkeypatch.setenv("TF_CONFIG", config["TF_CONFIG"])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert len(loader.load(dataset, batch_size=4, **options)) == 5, reason
-
-
 class TwoReplicas(tf.distribute.Strategy):
     """A fake strategy, which is refused before it is used."""
 
@@ -156,19 +139,6 @@ def test_a_batch_that_the_replicas_do_not_divide_is_refused(dataset):
     servers = tf.distribute.ParameterServerStrategy.__new__(tf.distribute.ParameterServerStrategy)
     with raises(OptionsError, "the workers"):
         loader.distribute(servers, dataset, global_batch_size=4)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"global_batch_size": 0}, "global_batch_size="),
-        ({"remainder": "keep"}, "remainder='keep' may"),
-        ({"remainder": "wrap"}, "remainder="),
-    ],
-)
-def test_options_that_cannot_be_distributed_are_refused(dataset, options, message):
-    with raises(OptionsError, message):
-        loader.distribute(tf.distribute.get_strategy(), dataset, **{"global_batch_size": 4, **options})
 
 
 # Several hosts: real processes on loopback, real collectives

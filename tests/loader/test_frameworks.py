@@ -5,19 +5,16 @@ from __future__ import annotations
 import itertools
 import json
 import pickle
-import subprocess
-import sys
 from importlib.util import find_spec
 
 import pytest
 import tensorflow as tf
 
 from tests.engines.processes import free_port
-from tests.errors import raises
 from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.loader import Position, Shuffle, Worker
-from tfshards.schemas import OptionsError, read_manifest
+from tfshards.schemas import read_manifest
 
 from .framework_data import COUNT, OPTIONS, run_together, write_data
 
@@ -192,16 +189,6 @@ def test_the_state_of_a_sampler_resumes_in_any_number_of_processes(torch, data, 
         assert numbers_of(again) == expected
 
 
-def test_what_has_no_epoch_or_another_order_is_refused(torch, data):
-    state = loader.torch.Epochs(loader.batches(data, **OPTIONS)).state_dict()
-    other = loader.torch.Epochs(loader.batches(data, batch_size=8, shuffle=Shuffle(seed=5)))
-    with raises(OptionsError, "start= belongs to a run in which", "seed", code="resume-differs"):
-        other.load_state_dict(state)
-    for epochs in (3, None):
-        with raises(OptionsError, "set_epoch() chooses"):
-            loader.torch.Epochs(loader.batches(data, batch_size=8, epochs=epochs)).set_epoch(1)
-
-
 RANK = """
 import json, os, sys, warnings
 import torch, torch.distributed as dist
@@ -311,20 +298,3 @@ def test_records_are_parsed_by_the_description_of_their_features(data):
         values = tf.io.decode_raw(found[name], expected[name].dtype)
         assert tf.reduce_all(tf.reshape(values, expected[name].shape) == expected[name])
     assert [*loader.feature_description(data, select=("label", "key"))] == ["label", "key"]
-
-
-def test_pytorch_is_imported_when_it_is_used_and_named_where_it_is_missing():
-    code = """
-import sys
-from tfshards import loader
-assert "torch" in dir(loader)
-assert not {"torch", "tensorflow"} & set(sys.modules)
-sys.modules["torch"] = None
-try:
-    loader.torch
-except ModuleNotFoundError as error:
-    print(error)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    expected = "tfshards.loader needs torch: pip install 'tfshards[torch]'\n"
-    assert (done.stdout, done.stderr) == (expected, "")

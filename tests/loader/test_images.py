@@ -191,13 +191,6 @@ def test_what_cannot_be_decoded_is_an_error(write_dataset, tmp_path, encoded, me
             delivered(path, image=Image((4, 4)))
 
 
-def test_color_of_16_bits_is_decoded_by_tensorflow_only(write_dataset, tmp_path):
-    path = written(write_dataset, tmp_path, [tf.io.encode_png(noise(9, 7, 3, np.uint16)).numpy()], "uint16")
-    assert np.array_equal(delivered(path, load, image=Image((9, 7)))["image"][0], noise(9, 7, 3, np.uint16))
-    with pytest.raises(FormatError, match="a PNG in color with 16 bits"):
-        delivered(path, image=Image((9, 7)))
-
-
 # Random crops and flips, which the corners of an image as keypoints show
 
 
@@ -464,16 +457,6 @@ def test_what_does_not_move_with_its_image_is_reported(write_dataset, tmp_path, 
         batches(path, batch_size=1, image=image)
     (warning,) = caught
     assert name in str(warning.message).partition(" is ")[0].split(", ")
-
-
-def test_boxes_that_stay_true_are_not_reported(write_dataset, tmp_path, recwarn):
-    path = objects_of(write_dataset, tmp_path / "pixels", [[1, 1, 4, 4]], "xywh")
-    of = {"batch_size": 1, "image": {"image": Image((10, 10))}}
-    batches(path, batch_size=1)
-    batches(path, **of, boxes=Boxes("objects/bbox"), keypoints=Keypoints("points"))
-    batches(path, **of, select=("image", "tags"))
-    batches(objects_of(write_dataset, tmp_path / "fractions", [], "cxcywh-normalized"), **of)
-    assert not [each for each in recwarn if "objects/bbox" in str(each.message)]
 
 
 def test_a_crop_needs_every_list_that_belongs_to_the_boxes(write_dataset, tmp_path):

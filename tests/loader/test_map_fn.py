@@ -87,25 +87,6 @@ def test_objects_used_by_the_function_live_as_long_as_the_dataset(photos):
         assert found.numpy().tolist() == (labels + 111).numpy().tolist()
 
 
-def test_errors_in_the_function_are_raised_unchanged(photos):
-    def lines(error):
-        return str(error.value).strip().splitlines()
-
-    def no_such_name(example, _):
-        return example["lable"]
-
-    with pytest.raises(KeyError, match="lable") as error:
-        load(photos, batch_size=2, map_fn=no_such_name)
-    assert any("test_map_fn.py" in line and "no_such_name" in line for line in lines(error))
-
-    def failing(example, _):
-        tf.debugging.assert_less(example["label"], tf.constant(1, tf.int64), "an odd one")
-        return example["label"]
-
-    with pytest.raises(tf.errors.InvalidArgumentError, match="an odd one"):
-        list(load(photos, batch_size=2, map_fn=failing))
-
-
 # the function, its options, and the message
 REFUSED = [
     (lambda example, seed: None, {}, "map_fn returns None; return the tensors"),

@@ -2,7 +2,6 @@
 
 import dataclasses
 import pickle
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -126,30 +125,6 @@ def test_a_sequence_of_examples(varied, delivered):
             _ = records[outside]
 
 
-def test_mistakes_are_named(varied, texts, numbered, monkeypatch):
-    for numbers in ([0.5], [True], "key"):
-        with raises(OptionsError, "records are numbered"):
-            _ = Records(varied)[numbers]
-    for options, expected in [
-        ({"select": ("kex",)}, "select="),
-        ({"select": ()}, "select="),
-        ({"select": "key"}, "select="),
-    ]:
-        with raises(OptionsError, expected):
-            Records(varied, **options)
-    with raises(InputError, "has no split", code="split-unknown"):
-        Records(varied, "test")
-    with raises(InputError, "have no keys; use"):
-        _ = Records(numbered([3])).keys
-    with raises(InputError, "compressed shards are unpacked", code="cache-needed"):
-        Records(texts["gzip"])
-    # bfloat16 needs its package
-    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
-    with raises(OptionsError, "is bfloat16", "'brain'"):
-        Records(varied)
-    assert Records(varied, select=("key",))[0] == {"key": b"0"}
-
-
 OTHERS = [
     (Feature("x", "int", "int64"), Feature("x", "float", "float32")),
     (Feature("x", "int", "int64"), Feature("y", "int", "int64")),
@@ -238,15 +213,6 @@ def test_threads_read_at_the_same_time(varied, delivered):
 
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(read, range(4)))
-
-
-def test_adopted_records_are_read(tmp_path, varied):
-    folder = tmp_path / "elsewhere"
-    folder.mkdir()
-    for shard in varied.glob("*/*.tfrecord-*"):
-        (folder / shard.name).write_bytes(shard.read_bytes())
-    prep.adopt(folder)
-    assert Records(folder).keys == [b"%d" % number for number in range(COUNT)]
 
 
 def test_a_bucket_is_read_from_copies_once_there_are_some(varied, running_servers, tmp_path, monkeypatch):

@@ -3,11 +3,7 @@
 import errno
 import itertools
 import os
-import resource
-import shutil
 import sys
-import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
@@ -123,14 +119,6 @@ def test_a_cache_keeps_what_came_first_and_never_fetches_more(local, remote, tmp
     assert bool(fetched) == (part < 1), "the next run uses what this one left"
 
 
-def test_a_host_caches_what_its_workers_read(local, remote, tmp_path, fetched):
-    whole = sum(shard.num_bytes for shard in read_manifest(local).shards)
-    options = {"worker": loader.Worker(1, 4), "batch_size": 20, "cache": f"disk:{tmp_path / 'near'}, 20MB"}
-    for _ in range(2):
-        assert batches(remote, **options) == batches(local, worker=loader.Worker(1, 4), batch_size=20)
-    assert 0 < sum(fetched) <= 0.27 * whole
-
-
 def test_a_full_disk_ends_caching_with_a_warning(local, remote, tmp_path, fetched, monkeypatch, caplog):
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -157,40 +145,6 @@ def test_what_is_damaged_in_the_cache_is_fetched_again(local, remote, tmp_path, 
     assert sum(fetched) > 0
     for path in (tmp_path / "near").rglob("*.tfrecord-*"):
         assert not path.read_bytes().startswith(header_of(1 << 40)), "it is kept again"
-
-
-def test_iterators_at_the_same_time_and_abandoned_ones_agree(local, remote):
-    options = {"batch_size": 80, "epochs": 2, "start": loader.Position(0, 0)}
-    expected = [number for number, _ in batches(local, **options)]
-    data = loader.load(remote, shuffle=SHUFFLE, select=("number",), **options)
-    assert [batch[0].numpy().tolist() for batch in data.take(3)] == expected[:3]
-    for one, other, wanted in zip(data, data, expected, strict=True):
-        assert one[0].numpy().tolist() == other[0].numpy().tolist() == wanted
-    found = []
-    threads = [threading.Thread(target=lambda: found.append(sum(1 for _ in data))) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    end = time.monotonic() + 60
-    for thread in threads:
-        thread.join(max(0, end - time.monotonic()))
-    assert found == [len(expected)] * 4
-
-
-FAILING = """
-import sys
-from tfshards import loader
-shuffle = loader.Shuffle(seed=3, run=20, lanes=8)
-data = iter(loader.load(sys.argv[1], batch_size=32, shuffle=shuffle, cache=sys.argv[2]))
-next(data)
-raise ValueError("of the user")
-"""
-
-
-def test_a_program_that_fails_while_it_reads_ends(programs, local, tmp_path):
-    done = programs.run(["-c", FAILING, local, f"disk:{tmp_path}, 500KB"], timeout=60)
-    assert done.returncode == 1
-    # TensorFlow logs the calls that the end has interrupted
-    assert "ValueError: of the user" in done.stderr.splitlines()
 
 
 READING = """
@@ -221,13 +175,6 @@ def test_a_killed_reader_leaves_a_sound_cache_and_others_use_it(programs, local,
         reader.wait()
     assert used(tmp_path)
     assert batches(local, cache=cache) == batches(local)
-
-
-def test_what_a_cache_cannot_do_is_refused(local, tmp_path):
-    with raises(InputError, "does not exist; create"):
-        batches(local, cache=f"disk:{tmp_path}/no/such/folder, 5MB")
-    with raises(OptionsError, "must be on a local disk", code="cache-needed"):
-        batches(local, shuffle=loader.Shuffle(how="full"), cache=f"disk:{tmp_path}, 20MB")
 
 
 def test_single_examples_are_read_from_copies(local, remote, tmp_path):
@@ -311,15 +258,6 @@ def test_a_shard_of_another_build_is_refused_before_the_first_step(local, remote
     assert f"{shards[0].path}: ends with the bytes" in str(error.value)
     assert f"{shards[1].path}: cannot be read: there is no such object" in str(error.value)
     assert "tfshards verify DATASET --repair" in str(error.value)
-
-
-def test_what_cannot_be_read_is_refused(remote):
-    with raises(InputError, "has no split", "'val'", code="split-unknown"):
-        loader.class_weights(remote, "val")
-    with raises(OptionsError, "cannot be part"):
-        batches(loader.Mix({remote: 1, "other": 2}))
-    with raises(InputError, "does not exist"):
-        batches(f"{remote}/nothing")
 
 
 FAULTS = {
@@ -460,21 +398,3 @@ def test_two_processes_make_one_copy_and_a_killed_process_leaves_nothing(program
         assert ended.returncode == 0, ended.stderr
         assert ended.stdout.split()[-1] == str(sum(range(COPIED)))
     assert len(copies(near)) == NUM_COPIED_SHARDS
-
-
-def test_a_cache_that_cannot_be_written_ends_the_load(dataset, tmp_path, monkeypatch):
-    (tmp_path / "file").touch()
-    with raises(InputError, "cache= cannot"):
-        loader.load(dataset, batch_size=50, cache=f"disk:{tmp_path / 'file'}")
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
-    try:
-        with raises(InputError, "cache= cannot"):
-            loader.load(dataset, batch_size=50, cache=f"disk:{tmp_path / 'near'}")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert not copies(tmp_path / "near")
-    usage = shutil.disk_usage(tmp_path)._replace(free=1 << 20)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
-    with raises(InputError, "is free", "3 shards", code="disk-full"):
-        loader.load(dataset, batch_size=50, cache=f"disk:{tmp_path / 'near'}")

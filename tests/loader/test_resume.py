@@ -12,7 +12,6 @@ import warnings
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -365,15 +364,3 @@ def test_another_optimizer_is_named_and_kept(numbered, tmp_path, optimizer, name
         fit(numbered, tmp_path, again, epochs=3)
     found = again.optimizer.iterations, again.optimizer.learning_rate
     assert [float(each.numpy()) for each in found] == [12, 0.25]
-
-
-@pytest.mark.processes
-def test_one_of_several_processes_of_jax_is_rejected(numbered, tmp_path, monkeypatch):
-    jax = SimpleNamespace(
-        distributed=SimpleNamespace(is_initialized=lambda: True),
-        process_index=lambda: 0,
-        process_count=lambda: 2,
-    )
-    monkeypatch.setitem(sys.modules, "jax", jax)
-    with raises(OptionsError, "Resume works"):
-        fit(numbered, tmp_path)

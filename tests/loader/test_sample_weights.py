@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tests.errors import raises
 from tfshards import loader
-from tfshards.schemas import Feature, InputError, OptionsError, Schema
+from tfshards.schemas import Feature, OptionsError, Schema
 
 LABELS = [2, 0, 0, 1, 0, 0, 0]
 OWN = [0.5, float("inf"), 2, 3, 0, 4, 5]
@@ -182,9 +182,3 @@ def test_all_classes_have_the_same_total_weight(shares, schema, counts, weights,
     found = loader.class_weights(shares(schema, counts), "train")
     assert found == pytest.approx(weights), reason
     assert list(found) == sorted(weights)
-
-
-def test_a_split_without_labels_has_no_weights(numbered, shares):
-    for path in (numbered([4]), shares(NAMED, {"cat": 0, "dog": 0, "eel": 0})):
-        with raises(InputError, "has no labels, or examples without a class", "'train'"):
-            loader.class_weights(path)

@@ -16,8 +16,8 @@ from tests.prep.exported import BUILD_ID
 from tests.surface.command import main
 from tfshards import loader
 from tfshards.loader import Mix, Occurrence, Shuffle, Worker, batches, when, which
-from tfshards.prep import Arrays, ImageFolder, build
-from tfshards.schemas import Feature, InputError, OptionsError, Schema
+from tfshards.prep import ImageFolder, build
+from tfshards.schemas import Feature, InputError, Schema
 
 SCHEMA = Schema((Feature("label", "label", "int64"), Feature("key", "bytes", "bytes")), ("ant", "bee", "cat"))
 SIZES = [17, 0, 40, 6]
@@ -71,24 +71,6 @@ def test_compressed_shards_and_examples_without_keys_have_receipts(write_dataset
         when(numbered(SIZES), run, [b"3"])
 
 
-def test_wrong_arguments_are_named(data):
-    run = position_of(data, batch_size=9)
-    for function, options, name in [
-        (which, {"step": "3:x"}, "step"),
-        (which, {"step": range(0)}, "step"),
-        (which, {"step": 7, "epoch": 0}, "step"),
-        (which, {"step": 0, "epoch": -1}, "epoch"),
-        (when, {"examples": [1.5]}, "examples"),
-        (when, {"examples": [COUNT]}, "examples"),
-        (when, {"examples": [1], "epochs": 0}, "epochs"),
-        (when, {"examples": [1], "epochs": range(-1, 3)}, "epochs"),
-    ]:
-        with raises(OptionsError, f"{name}="):
-            function(data, run, **options)
-    with pytest.raises(InputError, match="no example with the key 'b/1'"):
-        when(data, run, ["a/1", "b/1"])
-
-
 # The command line
 
 
@@ -130,15 +112,6 @@ def test_the_verbs_print_receipts_of_the_run_of_a_position(data, command, tmp_pa
     assert command("when", data, file, "a/1", "--workers", 3)[0] == 2
 
 
-def test_wrong_files_of_positions_are_named(data, command, tmp_path):
-    file = tmp_path / "position.json"
-    of_a_run = '{"epoch": 0, "step": 0, "order": {"seed": "1"}}'
-    for content in ("[", "[1, 2]", '{"epoch": -1, "step": 0}', '{"epoch": 1, "step": 0}', of_a_run):
-        file.write_text(content)
-        status, message = command("when", data, file, "a/1")
-        assert (status, str(file) in message) == (1, True), content
-
-
 # ``bench``: which stage is the limit, the figures of real datasets, messages for wrong arguments
 
 
@@ -155,13 +128,6 @@ def photos(tmp_path_factory):
     out = tmp_path_factory.mktemp("built") / "out"
     build(ImageFolder(folder), out, shards=2)
     return str(out)
-
-
-@pytest.fixture(scope="module")
-def numbers(tmp_path_factory):
-    path = tmp_path_factory.mktemp("rows") / "out"
-    build(Arrays({"x": np.arange(64), "y": np.arange(64) % 2}), path)
-    return str(path)
 
 
 # the figures of each stage and what they mean
@@ -183,21 +149,3 @@ def test_the_limit_follows_from_the_figures(photos):
     usual = {"records": 10_000, "parsed": 1000, "decoded": 100, "delivered": 100}
     for reason, figures, limit in LIMITS:
         assert replace(speeds, **{**usual, **figures}).limit == limit, reason
-
-
-def test_wrong_arguments_of_bench_are_named(numbers):
-    for options, message in [({"seconds": 0}, "seconds=0 "), ({"batch_size": 65}, "exceeds the 64 examples")]:
-        with pytest.raises(OptionsError, match=message):
-            loader.bench(**{"dataset": numbers, "batch_size": 8, "seconds": SECONDS, **options})
-
-
-def test_the_command_prints_the_table_or_json(photos, numbers, capsys):
-    line = ["bench", numbers, "--batch-size", "8", "--seconds", "0.05"]
-    assert main(line) == 0
-    assert "delivered" in capsys.readouterr().out
-    line[1] = photos
-    flags = ["--size", "64x48", "--crop", "random", "--json", "--select", "image", "--shuffle", "3"]
-    assert main([*line, *flags]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["limit"] in ("records", "parsing", "decoding", "Python")
-    assert [*found["examples_per_second"]] == ["records", "parsed", "decoded", "delivered"]

@@ -414,23 +414,6 @@ def test_other_files_are_skipped_and_counted(tmp_path, log):
     assert log[0].startswith("8 other files skipped: README.md")
 
 
-def test_files_without_records_are_left_out(tmp_path, log):
-    for name, compression, empty in (("plain", "", b""), ("gzip", "GZIP", gzip.compress(b""))):
-        write(tmp_path / name / "train-00000-of-00002", numbered(range(3)), compression)
-        for other in ("train-00001-of-00002", "val.tfrecord"):
-            (tmp_path / name / other).write_bytes(empty)
-        log.clear()
-        manifest = logged(adopt, log.append)(tmp_path / name)
-        sizes = [shard.num_examples for shard in manifest.shards]
-        assert (sizes, len(log)) == ([3], 1)
-        assert verify(tmp_path / name, deep=True)
-        cache = f"disk:{tmp_path / 'near'}"
-        batches = loader.load(
-            tmp_path / name, "train", batch_size=1, shuffle=loader.Shuffle(seed=0), cache=cache
-        )
-        assert len([*batches]) == 3
-
-
 # files, options, and the shards by split, or what a refusal names
 ASSIGNED = [
     ("p0 p1 p2 p3", {"splits": {"a": "p[01]", "held-out": "p2"}}, {"a": ["p0", "p1"], "held-out": ["p2"]}),
@@ -472,27 +455,3 @@ def test_a_file_that_cannot_be_a_shard_is_named(tmp_path):
         with pytest.raises(FormatError) as caught:
             adopt(root, splits={"train": "*"})
         assert {problem.place for problem in caught.value.problems} == {*os.listdir(root)} - {"a-0-of-2"}
-
-
-def test_a_folder_without_records_or_with_two_compressions_is_refused(tmp_path):
-    (tmp_path / "file").touch()
-    for name in ("empty", "none"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "none" / "a.tfrecord").touch()
-    for name, compression in (("a", ""), ("b", "GZIP")):
-        write(tmp_path / "two" / name, numbered([1]), compression)
-    for name, text in (
-        ("gone", "does not exist"),
-        ("file", "is a file"),
-        ("empty", "none of 0 files begins with a record"),
-        ("none", "none of 1 file begins with a record"),
-        ("two", r"1 file compressed with gzip \(b\) and 1 plain \(a\)"),
-    ):
-        with pytest.raises(InputError, match=text):
-            adopt(tmp_path / name)
-
-
-def test_invalid_names_and_arguments_are_refused(tmp_path):
-    write(tmp_path / "my data" / "a", numbered([1]))
-    with pytest.raises(InputError, match=r"'my data'.*name="):
-        adopt(tmp_path / "my data")

@@ -82,20 +82,6 @@ def test_datasets_whose_build_is_not_known_are_refused(tmp_path):
         append(tmp_path / "one" / "photos", tmp_path / "files")
 
 
-def test_links_out_of_the_folder_are_followed_as_the_build_did(tmp_path):
-    inputs = [tmp_path / "table.csv", tmp_path / "images"]
-    for follows in (False, True):
-        table = Table(make_table(tmp_path, 4), root=inputs[1], follow_links=follows)
-        build(table, tmp_path / f"{follows}")
-    make_table(tmp_path, 5)
-    image = tmp_path / "images" / "004.png"
-    image.rename(tmp_path / "elsewhere.png")
-    image.symlink_to(tmp_path / "elsewhere.png")
-    with raises(InputError, "is outside", "'004.png'", code="outside-folder"):
-        append(inputs, tmp_path / "False")
-    assert append(inputs, tmp_path / "True").num_examples == 5
-
-
 def test_a_class_without_examples_so_far_is_split_by_the_ratios(tmp_path):
     def arrays(count: int) -> Arrays:
         return Arrays({"x": np.arange(count), "label": (np.arange(count) >= 20).astype(int)}, {}, ("a", "b"))
@@ -151,17 +137,6 @@ def test_rows_that_do_not_fit_are_refused(tmp_path, array_files):
         append(Table(tmp_path / "t.csv"), tmp_path / "t")
 
 
-def test_new_classes_follow_all_others_in_the_order_of_a_source_with_names(tmp_path):
-    x = {"x": np.arange(4), "label": np.array(["b", "c", "b", "c"])}
-    build(Arrays(x), tmp_path / "out")
-    more = {"x": np.arange(6), "label": np.array(["b", "c", "b", "c", "a", "d"])}
-    with raises(InputError, "class names of the other"):
-        append(Arrays(more, class_names=("a", "b", "c", "d")), tmp_path / "out", new_classes=True)
-    named = Arrays(more, class_names=("b", "c", "d", "a"))
-    assert append(named, tmp_path / "out", new_classes=True).schema.class_names == ("b", "c", "d", "a")
-    assert verify(tmp_path / "out", deep=True)
-
-
 # Known inputs
 
 
@@ -171,15 +146,6 @@ def photos(tmp_path) -> Path:
     photos = write_images(tmp_path / "photos", range(20))
     build(ImageFolder(photos), tmp_path / "out", shards=3)
     return photos
-
-
-def test_the_content_of_known_inputs_is_not_looked_at(photos, contents):
-    out = photos.parent / "out"
-    before = contents(out)
-    write(photos / "cat" / "000.png", (photos / "cat" / "004.png").read_bytes())
-    (photos / "dog" / "001.png").write_bytes(b"no image")
-    append(photos, out)
-    assert contents(out) == before
 
 
 def test_no_record_is_read(photos):
@@ -192,13 +158,6 @@ def test_no_record_is_read(photos):
     made = append(photos, out)
     assert made.num_examples == 23
     assert {*old} < {*made.shards}
-
-
-def test_a_source_of_other_inputs_may_lack_classes(photos, tmp_path):
-    # of only one class, which has another number in this folder
-    more = write_images(tmp_path / "more" / "photos", range(51, 57, 2))
-    made = append(more, tmp_path / "out")
-    assert made.splits["train"].label_counts == {"cat": 10, "dog": 13}
 
 
 def test_rows_with_another_class_or_split_stay_as_they_are(tmp_path, contents):

@@ -6,16 +6,15 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from PIL import Image, ImageEnhance, ImageFilter
 
 from tests.pictures import image_file as encoded
 from tests.prep.exported import write_dataset
 from tests.surface.command import run, run_json
-from tfshards.prep import Arrays, ImageFolder, Table, audit
+from tfshards.prep import Arrays, ImageFolder, audit
 from tfshards.prep.auditing import similar
-from tfshards.schemas import Feature, InputError, Schema
+from tfshards.schemas import Feature, Schema
 
 
 def picture(number: int, size: tuple[int, int] = (160, 120)) -> Image.Image:
@@ -63,19 +62,6 @@ def found(made) -> list[tuple[str, list[str]]]:
 def numbers(finding) -> list[int]:
     """Return how many of how many examples are the same, and nearly the same."""
     return [int(word.strip("(,:")) for word in finding.message.split() if word.strip("(,:").isdecimal()]
-
-
-def test_blank_pages_are_compared_by_bytes_as_all_images_are_without_a_distance(dataset):
-    blank = {
-        f"{name}.png": encoded(Image.new("L", (160, 120), gray))
-        for name, gray in (("train/cat/b0", 250), ("train/cat/b1", 251), ("val/cat/blank", 250))
-    }
-    copies = {"val/cat/copy.png": usual_file(0), "val/cat/near.jpg": encoded(picture(2), "JPEG")}
-    out = dataset({**blank, **copies})
-    for distance, expected in ((None, [2, 23, 2, 0]), (32, [3, 23, 2, 1])):
-        made = audit(out, distance=distance)
-        assert [numbers(finding) for finding in made.findings] == [expected]
-        assert len(made.notes) == 1
 
 
 def test_duplicates_in_a_split_keep_the_largest_of_them(dataset):
@@ -162,13 +148,6 @@ def test_missing_rare_and_uneven_classes_are_reported(tmp_path, quiet_build, dat
     assert found(made) == [("class", ["eel"]), ("class", ["bird"])]
 
 
-def test_an_example_without_a_class_hides_no_findings_about_the_others(tmp_path, quiet_build):
-    labels = pa.array(["cat"] * 12 + ["dog"] * 3 + [None])
-    quiet_build(Table(pa.table({"x": np.arange(16.0), "label": labels})), tmp_path / "out")
-    made = audit(tmp_path / "out")
-    assert found(made) == [("class", ["dog: 3"])]
-
-
 def test_arrays_are_compared_by_all_values_except_key_and_label(tmp_path, quiet_build):
     x = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
     x[41] = x[40]
@@ -189,19 +168,6 @@ def test_images_that_cannot_be_decoded_are_reported_and_the_others_audited(tmp_p
         made = audit(tmp_path, distance=distance)
         assert [finding.kind for finding in made.findings] == ["leak"]
     assert any("0: starts with 6a 75 6e 6b" in note for note in audit(tmp_path).notes)
-
-
-def test_the_first_of_several_images_is_audited_and_records_need_no_key(tmp_path):
-    schema = Schema((IMAGE, Feature("right", "image", "uint8", IMAGE.shape)))
-    rows = [{"image": usual_file(a), "right": usual_file(b)} for a, b in ((0, 1), (2, 1), (0, 3))]
-    write_dataset(tmp_path, schema, {"train": [rows]})
-    made = audit(tmp_path)
-    assert [numbers(finding) for finding in made.findings] == [[1, 3, 1, 0]]
-    assert any("'image'" in note for note in made.notes)
-    with pytest.raises(InputError, match="have no keys"):
-        made.keys()
-    write_dataset(tmp_path / "empty", schema, {"train": [[]]})
-    assert audit(tmp_path / "empty").findings == ()
 
 
 def test_the_hash_is_the_one_of_imagehash():
@@ -241,14 +207,6 @@ def test_all_near_pairs_are_found_once_and_no_others(distance):
     assert pairs == set(zip(*(axis.tolist() for axis in wanted.nonzero()), strict=True))
     assert len(pairs) == len(made) == (50 if distance else 0)
     assert is_complete
-
-
-@pytest.mark.parametrize("limit", ["_MAX_CANDIDATES", "_MAX_PAIRS"])
-def test_a_search_that_takes_too_long_is_cut_short_and_reported(limit, dataset, monkeypatch):
-    out = dataset({"val/cat/near.jpg": encoded(picture(0), "JPEG")})
-    assert audit(out).notes == ()
-    monkeypatch.setattr(similar, limit, -1)
-    assert len(audit(out).notes) == 1
 
 
 def test_the_command_prints_findings(dataset):

@@ -98,13 +98,6 @@ def yolo(root: Path, names: list[str], images: dict[str, list[int]]) -> Path:
     return root
 
 
-def test_a_class_in_a_list_may_have_an_empty_name(quiet_build, tmp_path):
-    label = {"_type": "Sequence", "feature": {"_type": "ClassLabel", "names": ["cat", "", "dog"]}}
-    table = write_parquet(tmp_path / "rows.parquet", {"x": [0, 1], "label": [[2, 0], [1]]}, {"label": label})
-    quiet_build(Table(table), tmp_path / "out")
-    assert sorted(classes(tmp_path / "out", "label").values()) == [[""], ["dog", "cat"]]
-
-
 @pytest.mark.parametrize(("kind", "made"), [(Coco, coco), (Yolo, yolo)])
 def test_appended_annotations_are_translated_by_name(kind, made, quiet_build, tmp_path):
     out = tmp_path / "out"

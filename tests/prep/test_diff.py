@@ -6,12 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.errors import raises
 from tests.format_reader import companion, read
-from tests.prep.exported import write_dataset
 from tfshards import prep
-from tfshards.prep import Arrays, adopt, append, build, diff, relabel, remove, reshard
-from tfshards.schemas import Feature, FormatError, InputError, Schema, read_manifest
+from tfshards.prep import Arrays, append, build, diff, relabel, remove, reshard
+from tfshards.schemas import read_manifest
 
 from .derived import write_images
 
@@ -85,22 +83,6 @@ def made(tmp_path, name, arrays, roles=None, **options):
     return tmp_path / name
 
 
-def test_equal_shards_may_be_of_other_splits_or_hold_other_classes(tmp_path):
-    roots = [
-        made(tmp_path, name, {"x": range(4), "part": ["train"] * 3 + [split]}, {"part": "split"})
-        for name, split in (("a", "val"), ("b", "test"))
-    ]
-    found = diff(*roots)
-    assert (found.moved, found.num_same) == ((("3", "val", "test"),), 3)
-    (shard,) = read_manifest(made(tmp_path, "built", {"x": range(4), "y": [0, 0, 3, 3]})).shards
-    for label in "xy":
-        (tmp_path / label).mkdir()
-        shutil.copy(tmp_path / "built" / shard.path, tmp_path / label / "a.tfrecord")
-        adopt(tmp_path / label, label=label)
-    found = diff(tmp_path / "x", tmp_path / "y")
-    assert (found.relabeled, found.num_same) == ((("1", "1", "0"), ("2", "2", "3")), 2)
-
-
 def test_classes_are_compared_by_name_and_only_the_features_of_both(tmp_path):
     one = made(tmp_path, "a", {"x": range(4), "label": [0, 1, 1, 0]}, class_names=["cat", "dog"])
     other = made(tmp_path, "b", {"x": range(4), "label": [1, 0, 1, 1]}, class_names=["dog", "cat"])
@@ -109,22 +91,6 @@ def test_classes_are_compared_by_name_and_only_the_features_of_both(tmp_path):
     found = diff(one, made(tmp_path, "c", {"x": range(4), "z": range(4)}))
     assert not any(found.examples.values())
     assert "features" in names(found)
-
-
-def test_datasets_that_cannot_be_compared_are_refused(origin, root, tmp_path):
-    schema = Schema((Feature("x", "int", "int64"),))
-    write_dataset(tmp_path / "keyless", schema, {"train": [[{"x": 1}]]})
-    with raises(InputError, "have no keys"):
-        diff(origin, tmp_path / "keyless")
-    with raises(InputError, "does not exist"):
-        diff(origin, tmp_path / "none")
-    keyed = Schema((*schema.features, Feature("key", "bytes", "bytes")))
-    write_dataset(tmp_path / "sound", keyed, {"train": [[{"x": 1, "key": b"a"}]]})
-    write_dataset(tmp_path / "lost", keyed, {"train": [[{"x": 1, "key": b"b"}]]})
-    (path,) = (tmp_path / "lost").glob("*/index/*.keys")
-    path.write_bytes(b"c")
-    with pytest.raises(FormatError, match=path.name):
-        diff(tmp_path / "sound", tmp_path / "lost")
 
 
 SIZES = [0, 1, 300, 5000, 70_000, 4_200_000]

@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.errors import raises
-from tests.format_reader import companion
-from tests.prep.derived import build_arrays, first_shard, keys, write_images
+from tests.prep.derived import build_arrays, keys, write_images
 from tests.reported import logged
-from tfshards.prep import ImageFolder, Options, adopt, append, build, prune, relabel, remove, verify
-from tfshards.schemas import FormatError, InputError, Manifest, OptionsError, read_manifest
+from tfshards.prep import ImageFolder, Options, append, build, prune, relabel, remove, verify
+from tfshards.schemas import InputError, Manifest, OptionsError
 
 
 def sizes(manifest: Manifest) -> dict[str, list[int]]:
@@ -68,29 +67,6 @@ def test_a_split_keeps_an_example_and_classes_keep_their_numbers(root):
     made = remove(root, held["test"][:-2])
     assert sizes(made)["test"] == [1, 1]
     assert verify(root, deep=True)
-
-
-def test_what_cannot_be_edited_is_refused(root, tmp_path):
-    with raises(InputError, code="key-unknown"):
-        remove(root, [7])
-    for wanted in ([], b"cat/000.png", 7):
-        with pytest.raises(OptionsError, match=r"keys="):
-            remove(root, wanted)
-    (tmp_path / "empty").write_text("\n")
-    with raises(InputError, "has no keys"):
-        remove(root, tmp_path / "empty")
-    manifest = read_manifest(root)
-    (tmp_path / "adopted").mkdir()
-    shutil.copy(first_shard(root), tmp_path / "adopted" / "a.tfrecord")
-    adopt(tmp_path / "adopted", splits={"train": "a*"})
-    with raises(InputError, "holds records"):
-        remove(tmp_path / "adopted", ["cat/000.png"])
-    # the keys of another shard than that with the key
-    key, path = keys(root)["train"][0], companion(manifest.splits["test"].shards[0].path, "keys")
-    (root / path).unlink()
-    with pytest.raises(FormatError, match=path):
-        remove(root, [key])
-    assert read_manifest(root) == manifest
 
 
 # relabel: files of labels, numbers for classes, and what is refused; see tests/verbs for the examples

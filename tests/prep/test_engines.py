@@ -20,8 +20,8 @@ from tests.prep.exported import write_everything
 from tests.programs import ROOT, until
 from tfshards import prep
 from tfshards.prep import Arrays, merge, relabel, reshard
-from tfshards.prep.engines.work import find_run, run_on_threads
-from tfshards.prep.progress.threads import available_cores, limited_jobs
+from tfshards.prep.engines.work import find_run
+from tfshards.prep.progress.threads import limited_jobs
 from tfshards.schemas import BuildError, InputError, OptionsError
 
 pytestmark = pytest.mark.processes
@@ -65,18 +65,6 @@ def test_the_first_failure_is_raised_as_it_is_and_ends_other_calls(name, engine,
             assert str(error) in str(found)
     # none of the others began another item
     assert has_processes or len(list(tmp_path.iterdir())) <= 3
-
-
-def test_a_failure_of_a_thread_is_raised_rather_than_that_of_one_that_it_ended(tmp_path):
-    def call(item: int) -> None:
-        if item:
-            go_on(tmp_path, item)
-        raise BuildError("first")
-
-    work = work_of(note, tmp_path)
-    object.__setattr__(work, "function", call)
-    with pytest.raises(BuildError, match="first"):
-        run_on_threads(work)
 
 
 @on_each_engine
@@ -125,17 +113,6 @@ def test_pipeline_options_that_do_not_fit_are_refused_and_leave_nothing(tmp_path
 # The local engine: this process and its helpers write the shards, and a lost helper ends the build
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("max 100000\n", 8), ("150000 100000\n", 2), ("50000 100000", 1), ("1000000 100000", 8), ("", 8)],
-)
-def test_a_container_may_have_a_quota_of_cores(text, expected, tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
-    (tmp_path / "cpu.max").write_text(text)
-    assert available_cores(tmp_path / "cpu.max") == expected
-    assert available_cores(tmp_path / "none") == 8
-
-
 def test_a_script_without_a_guard_has_helpers_unless_the_function_is_its_own(tmp_path):
     program = """
 import os, sys
@@ -166,19 +143,6 @@ for function in (note, own):
         text=True,
     )
     assert done.stdout.splitlines() == ["runs once", "60 3", "60 1"], done.stderr
-
-
-def test_what_a_helper_prints_is_on_standard_error(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.prep.calls", "input", str(tmp_path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 1
-    # the main process has one item at least, and its own standard output
-    assert done.stdout.count("to standard output\n") + done.stderr.count("to standard output\n") >= 2
-    assert "changed after the build" in done.stdout.splitlines()[-1]
 
 
 def is_running(process: int) -> bool:
@@ -293,13 +257,6 @@ def test_a_worker_without_tfshards_is_reported(run, tmp_path):
     ):
         run(work_of(note, tmp_path / "out"), *pool.options)
     assert "ModuleNotFoundError" in str(failed.value)
-
-
-def test_a_job_service_that_does_not_answer_is_reported(tmp_path):
-    arguments = ["--runner=PortableRunner", f"--job_endpoint=localhost:{free_port()}"]
-    with pytest.raises(BuildError, match="Apache Beam ended"):
-        find_run([*arguments, "--job_server_timeout=1"])(work_of(note, tmp_path))
-    assert not list(tmp_path.iterdir())
 
 
 # Builds, derivations and exports by workers: tasks, repeated ones, errors; see tests/verbs for the bytes

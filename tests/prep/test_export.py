@@ -22,13 +22,12 @@ from tests.prep.exported import (
     write_everything,
     write_records,
 )
-from tfshards.prep import Arrays, Options, build, export
+from tfshards.prep import export
 from tfshards.prep.exporting import export as module
 from tfshards.schemas import (
     Feature,
     FormatError,
     InputError,
-    OptionsError,
     Schema,
     TfshardsError,
     read_manifest,
@@ -92,41 +91,12 @@ def stamps(folder):
     }
 
 
-@both
-def test_compressed_datasets_and_empty_shards_are_exported(to, tmp_path):
-    options = Options(compression="gzip")
-    build(Arrays({"x": np.arange(101)}), tmp_path / "old", shards=3, options=options)
-    made = quietly(tmp_path / "old", tmp_path / "out", to=to)
-    assert made.num_examples == 101
-    assert set(made.files) == {
-        path.relative_to(tmp_path / "out").as_posix()
-        for path in (tmp_path / "out").rglob("*")
-        if path.is_file()
-    }
-    schema = Schema((EVERYTHING["image"], EVERYTHING["key"]))
-    row = {name: example(1)[name] for name in ("image", "key")}
-    write_dataset(tmp_path / "ds", schema, {"train": [[row], []], "val": [[]]})
-    assert quietly(tmp_path / "ds", tmp_path / "empty", to=to).num_examples == 1
-
-
 def test_selected_features_are_exported_alone(every, tmp_path):
     quietly(every, tmp_path / "out", to="parquet", select=["boxes", "label"])
     names = pq.read_schema(tmp_path / "out" / "data" / "train-00000-of-00003.parquet").names
     assert names == ["label", "boxes"]
     with pytest.raises(InputError, match="does not hold this export"):
         quietly(every, tmp_path / "out", to="parquet")
-
-
-@pytest.mark.parametrize(
-    ("given", "names"),
-    [({"to": "hdf5"}, "to='hdf5' must be one of webdataset, parquet"), ({"directory": "gs://bucket/x"}, "gs://"),
-     ({"select": "image"}, "select='image'"),
-     ({"select": []}, r"select=\(\) selects nothing")],
-)  # fmt: skip
-def test_invalid_arguments_are_named(every, tmp_path, given, names):
-    with pytest.raises(OptionsError, match=names):
-        quietly(every, **{"directory": tmp_path / "out", "to": "webdataset", **given})
-    assert not (tmp_path / "out").exists()
 
 
 def test_two_exports_do_not_write_to_one_directory(every, tmp_path):
@@ -163,13 +133,6 @@ def test_what_a_killed_export_leaves_is_removed_and_other_files_stay(every, tmp_
     with pytest.raises(InputError, match="is not empty"):
         quietly(every, tmp_path / "linked", to="webdataset")
     assert os.listdir(tmp_path / "far" / "link") == ["x.tar.0123456789abcdef"]
-
-
-def test_large_parts_have_several_row_groups(tmp_path, monkeypatch):
-    build(Arrays({"x": np.arange(40)}), tmp_path / "ds", shards=1)
-    monkeypatch.setattr(module, "_GROUP_BYTES", 500)
-    file, *_ = quietly(tmp_path / "ds", tmp_path / "rows", to="parquet").files
-    assert pq.ParquetFile(tmp_path / "rows" / file).num_row_groups > 1
 
 
 @both
@@ -299,13 +262,6 @@ def test_a_feature_that_a_format_cannot_hold_is_refused_by_name(to, feature, mes
     assert made.num_examples == 0
 
 
-def test_splits_whose_names_datasets_cannot_tell_apart_are_refused(tmp_path):
-    write_dataset(tmp_path / "ds", Schema((KEY,)), {"a-b": [[]], "a_b": [[]], "c-d": [[]]})
-    message = r"2 problems\n  splits\.a-b: and another split are both 'a_b' for data"
-    with pytest.raises(FormatError, match=message):
-        export_quietly(tmp_path / "ds", tmp_path / "out", to="parquet")
-
-
 def read(directory, to):
     """Return the examples of an export as pyarrow, or WebDataset without decoding, reads them."""
     if to == "parquet":
@@ -358,10 +314,3 @@ def test_byte_strings_that_are_not_utf_8_are_refused(to, tmp_path):
     with pytest.raises(InputError, match="'key' of record 1 is not UTF-8"):
         export_quietly(tmp_path / "ds", tmp_path / "out", to=to)
     export_quietly(tmp_path / "ds", tmp_path / "given", to=to, select=["image"])
-
-
-def test_lists_of_byte_strings_that_are_not_utf_8_are_refused(tmp_path):
-    schema = Schema((Feature("x", "bytes", "bytes", (None,)),))
-    write_dataset(tmp_path / "ds", schema, {"train": [[{"x": [b"a", b"\xff"]}]]})
-    with pytest.raises(InputError, match="'x' of record 0 is not UTF-8"):
-        export_quietly(tmp_path / "ds", tmp_path / "text", to="webdataset")

@@ -16,10 +16,8 @@ from tests.errors import raises
 from tests.reported import logged
 from tests.surface.command import run
 from tfshards import loader
-from tfshards.prep import ImageFolder, Options, append, audit, verify
-from tfshards.schemas import InputError, OptionsError
-
-ANY = Options(max_rejected=1)
+from tfshards.prep import ImageFolder, append, audit, verify
+from tfshards.schemas import InputError
 
 
 def walk(root: Path, *, follow_links: bool = False) -> tuple[list[str], dict[str, int]]:
@@ -112,18 +110,6 @@ def test_names_in_a_foreign_manifest_are_printed_escaped(image_folder, tmp_path,
 
 
 # Split folders and split lists of a build, as later verbs find them again
-
-
-def test_a_folder_with_images_next_to_splits_is_an_error_with_two_choices_that_work(image_folder, tmp_path):
-    root = image_folder({"Train/1.png": 1, "test/1.png": 2, "extra/1.png": 3})
-    command = ["plan", "images", root, tmp_path / "out"]
-    ended = run(command)
-    assert ended.status == 1
-    assert "split_folders={'train': 'Train', 'test': 'test'}" in ended.err
-    assert "split_folders={}" in ended.err
-    choice = ["--split-folders", "train=Train", "--split-folders", "test=test"]
-    assert "extra/1.png" in run([*command, *choice]).err
-    assert "Train" in run([*command, "--split-folders", ""]).out
 
 
 def test_append_knows_the_folders_of_the_build(image_folder, tmp_path, quiet_build):
@@ -281,12 +267,6 @@ def test_a_mark_is_refused_with_a_section_of_the_page_unless_the_folder_is_taken
     assert seen == "masks next to their images" or {*seen.split(" and ")} <= parts(names), seen
     listing = listing_of(root, as_is=True)
     assert len(listing.keys) == sum(name.endswith(".png") for name in names)
-
-
-@pytest.mark.parametrize("name", ["split_list", "split_folders"])
-def test_paths_of_splits_are_text_which_a_manifest_records(name, tmp_path):
-    with raises(OptionsError, f"{name}=", "PosixPath"):
-        ImageFolder(tmp_path, **{name: {"train": Path("train")}})
 
 
 def test_a_mark_is_refused_before_folders_that_are_neither_all_splits_nor_all_classes(image_folder):

@@ -1,13 +1,11 @@
 """Images: settings of the process, options that stand for others, stored pixels, arrays of images."""
 
-import itertools
 import logging
 import subprocess
 import sys
 import tarfile
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,10 +20,8 @@ from tests.pixels.corpus.kind import RGB, encoded
 from tests.pixels.corpus.pngs import PLAIN as PNG
 from tests.pixels.corpus.tiffs import Page, tiff
 from tests.surface.command import run
-from tests.tables import mostly_nightly
 from tfshards import loader, prep
-from tfshards.loader import batches, load
-from tfshards.prep import ImageFolder, ImageOptions, Options, build, limited_jobs
+from tfshards.prep import ImageFolder, Options, build, limited_jobs
 from tfshards.schemas import OptionsError, read_manifest
 
 ANY = Options(max_rejected=1)
@@ -111,25 +107,6 @@ def test_heic_without_its_package_is_rejected_with_the_remedy(image_folder, tmp_
 # Image options that stand for others, and values that only Python can give
 
 
-def test_for_training_stands_for_three_options():
-    wanted = ImageOptions(resize="short=258", format="jpeg", jpeg_quality=90)
-    assert ImageOptions(for_training=224) == ImageOptions(for_training=224, format="jpeg") == wanted
-    assert ImageOptions(for_training=32, jpeg_quality=80).jpeg_quality == 80
-    as_pixels = ImageOptions(for_training=224, format="pixels")
-    assert as_pixels == ImageOptions(resize="short=258", format="pixels")
-
-
-@pytest.mark.parametrize(
-    "given",
-    [{"channels": 3.0}, {"format": ""}, {"resize": (224, 224)}, {"jpeg_quality": True}, {"mask": True}]
-    + [{"mask": True, "channels": 1, "format": "jpeg"}, {"for_training": -224}],
-    ids=str,
-)
-def test_values_that_only_python_can_give_are_refused(given):
-    with pytest.raises(OptionsError):
-        ImageOptions(**given)
-
-
 # Images that are stored as pixels: from files to the loader, and to other tools
 
 
@@ -147,22 +124,6 @@ def built(tmp_path_factory):
         words = ["--format", form, "--shards", "2", "--name", "n"]
         assert run(["build", "images", root / "photos", root / form, *words]).status == 0
     return root
-
-
-@pytest.mark.parametrize(
-    ("channels", "crop"),
-    mostly_nightly(
-        itertools.product([None, 1, 3, 4], [None, "random", "shift"]), [(None, "random"), (4, "shift")]
-    ),
-)
-def test_the_loader_delivers_what_it_delivers_of_png(built, channels, crop):
-    image = loader.Image((30, 28), crop=crop, channels=channels, flip="horizontal")
-    options = {"batch_size": 24, "image": image, "select": ("image", "label")}
-    ((expected, labels),) = load(built / "png", **options)
-    for read in (load, batches):
-        ((pixels, found),) = read(built / "pixels", **options)
-        assert np.array_equal(found, labels)
-        assert np.array_equal(pixels, expected)
 
 
 def test_the_dataset_is_like_any_other(built, tmp_path):
@@ -184,9 +145,6 @@ def test_the_dataset_is_like_any_other(built, tmp_path):
 
 
 # Arrays that are images: what is taken for one, and what images get that they get as well
-
-
-SHAPES = {"gray": (12, 9), "one channel": (12, 9, 1), "color": (12, 9, 3), "alpha": (12, 9, 4)}
 
 
 def pixels(shape: tuple[int, ...], dtype: str = "uint8", count: int = 7) -> np.ndarray:
@@ -236,52 +194,6 @@ def test_an_array_is_an_image_if_it_is_declared_or_cannot_be_mistaken(
         return
     (batch,) = loader.batches(out, "train", **given)
     assert [name for name, values in batch.items() if values.shape[1:3] == (5, 5)] == expected
-
-
-# the same images as PNG are the reference, since other tests compare these with Pillow
-VIEWS: dict[str, loader.Image] = {
-    "as stored": loader.Image(),
-    "normalized": loader.Image(dtype="float32", normalize="symmetric"),
-    "center": loader.Image(size=(6, 6), crop="center"),
-    "random": loader.Image(size=(5, 7), crop="random", flip="horizontal_and_vertical", dtype="float32"),
-    "nearest": loader.Image(size=(24, 18), method="nearest", flip="horizontal"),
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "dtype"),
-    mostly_nightly(
-        [*((name, "uint8") for name in SHAPES), ("gray", "uint16"), ("one channel", "uint16")],
-        [("color", "uint8"), ("gray", "uint16")],
-    ),
-)
-def test_the_loader_gives_of_arrays_what_it_gives_of_equal_pngs(
-    name, dtype, build_arrays, tmp_path, quiet_build
-):
-    array = pixels(SHAPES[name], dtype)
-    out = build_arrays({"image": array, "label": np.arange(len(array))}, given={"shards": 2})
-    channels = (*SHAPES[name], 1)[2]
-    options = prep.ImageOptions(channels=channels, depth=8 if dtype == "uint8" else 16)
-    examples = [
-        (str(row), {"image": image_file(each.squeeze()), "label": row}) for row, each in enumerate(array)
-    ]
-    quiet_build(prep.Examples(examples, images=options), tmp_path / "png", shards=2)
-    assert "pixels" not in (out / "dataset.json").read_text()
-    given = {"batch_size": 3, "shuffle": None, "select": ("image", "label")}
-    for view in VIEWS.values() if name == "color" else [VIEWS["as stored"], VIEWS["random"]]:
-        # a batch has one size, which the schema of PNG files does not state
-        other = replace(view, size=view.size or (12, 9))
-        found = [*loader.load(out, "train", image=view, **given)]
-        wanted = [*loader.load(tmp_path / "png", "train", image=other, **given)]
-        for (images, labels), others in zip(found, wanted, strict=True):
-            assert images.shape[1:] == (*(view.size or (12, 9)), channels)
-            np.testing.assert_array_equal(images, others[0])
-            np.testing.assert_array_equal(labels, others[1])
-    (images, labels), *_ = loader.load(out, "train", image=loader.Image(), **given)
-    np.testing.assert_array_equal(images, array[labels].reshape(3, 12, 9, channels))
-    # without image= as before
-    (arrays, labels), *_ = loader.load(out, "train", **given)
-    np.testing.assert_array_equal(arrays, array[labels])
 
 
 def test_gray_is_repeated_for_color(build_arrays):

@@ -60,16 +60,6 @@ def test_each_new_shard_holds_examples_of_each_dataset_in_proportion(three, tmp_
             assert abs(len(dataset & {*part}) - len(dataset) * len(part) / len(train)) <= 1
 
 
-def test_compressed_and_plain_shards_are_merged(three, tmp_path):
-    reshard(three[1], tmp_path / "two", options=ShardOptions(compression="gzip"))
-    made = merge([tmp_path / "two", three[0]], tmp_path / "out")
-    # as the first dataset
-    assert (made.compression, len(made.splits["train"].shards), made.num_examples) == ("gzip", 6, 81)
-    options = ShardOptions(compression="none")
-    assert merge([tmp_path / "two", three[0]], tmp_path / "b", options=options).compression == "none"
-    assert verify(tmp_path / "out", deep=True)
-
-
 def test_datasets_that_do_not_fit_are_refused(three, tmp_path):
     photos = write_images(tmp_path / "photos", range(90, 94), ["cat/two.png"])
     build(ImageFolder(photos), tmp_path / "same", shards=1, options=ANY)
@@ -145,33 +135,11 @@ def old(tmp_path) -> Path:
     return tmp_path / "old"
 
 
-@pytest.mark.parametrize(
-    ("asked", "message"),
-    [
-        ({"shards": 102}, ("exceeds the", "shards=102", "101 examples")),
-        ({"shards": {"val": 2}}, "'val'; name some of train"),
-        ({"shards": {"train": 2}, "options": ShardOptions(shard_size=9)}, "shard_size= has"),
-    ],
-)
-def test_shards_that_the_dataset_does_not_allow_are_refused(asked, message, old, tmp_path):
-    with raises(InputError, message):
-        reshard(old, tmp_path / "out", **asked)
-    assert not (tmp_path / "out").exists()
-
-
 def test_records_that_are_not_those_of_the_dataset_are_not_resharded(old, tmp_path):
     derived.repeat_a_record(first_shard(old))
     with raises(BuildError, "with digest", "'train'"):
         reshard(old, tmp_path / "out", shards=7)
     assert not (tmp_path / "out" / "dataset.json").exists()
-
-
-def test_a_damaged_list_of_rejects_is_refused(tmp_path):
-    rejects = tmp_path / "old" / derived.build_images(tmp_path).rejects_path
-    rejects.write_text("")
-    with pytest.raises(InputError, match=rejects.name):
-        reshard(tmp_path / "old", tmp_path / "out")
-    assert not (tmp_path / "out").exists()
 
 
 def test_an_output_without_space_is_refused_before_anything_is_written(old, tmp_path, monkeypatch):

@@ -44,22 +44,6 @@ def test_a_build_that_cannot_start_leaves_what_was_there(tmp_path, quiet_build):
     quiet_build(NUMBERS, tmp_path / "out")
 
 
-def test_an_output_with_an_invalid_name_requires_the_name_option(tmp_path, quiet_build, monkeypatch):
-    # the longest names fit the file system
-    options = Options(name="n" * 80, splits={"s" * 80: 1})
-    for name in ("my photos", ".photos", "a--b", "x" * 81):
-        with raises(OptionsError, "the output's name"):
-            quiet_build(NUMBERS, tmp_path / name)
-        assert not (tmp_path / name).exists()
-        assert quiet_build(NUMBERS, tmp_path / name, options=options).name == "n" * 80
-    for name in ("", b""):
-        with raises(OptionsError, "the path of the"):
-            quiet_build(NUMBERS, name)
-    (tmp_path / "numbers").mkdir()
-    monkeypatch.chdir(tmp_path / "numbers")
-    assert quiet_build(NUMBERS, ".").name == "numbers"
-
-
 def test_a_damaged_manifest_is_reported_and_written_again_on_request(tmp_path, quiet_build, contents):
     out = tmp_path / "out"
     manifest = quiet_build(NUMBERS, out, shards=2)

@@ -1,7 +1,6 @@
 """``prep.ReadShards``: a dataset as a PCollection, on Beam's local runner."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -15,15 +14,11 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that
 
-from tests.errors import raises
 from tests.pictures import image_file
 from tfshards import prep
 from tfshards.loader import Records
 from tfshards.prep.engines.read_shards import Element
-from tfshards.prep.records.frames import RecordError
-from tfshards.schemas import Feature, FormatError, InputError, OptionsError, Schema, read_manifest
-from tfshards.schemas.companions import read_index
-from tfshards.schemas.storage import any_path
+from tfshards.schemas import Feature, Schema, read_manifest
 
 from .exported import write_dataset, write_everything
 
@@ -142,43 +137,12 @@ def test_a_row_of_an_array_does_not_hold_the_rows_that_were_read_with_it(tmp_pat
     assert all(features["x"].base is None for _, features in all_of(tmp_path / "data"))
 
 
-def test_what_is_wrong_is_refused_when_the_transform_is_made(numbers):
-    for kind, code, name, values in (
-        (InputError, "has no split", "split", ["test"]),
-        (OptionsError, "", "select", [["numbr"], []]),
-        (OptionsError, "must be a list of strings", "select", ["number"]),
-        (InputError, "does not exist", "dataset", ["missing"]),
-        (OptionsError, "and local paths", "dataset", ["ftp://bucket/data"]),
-    ):
-        for value in values:
-            with raises(kind, code):
-                prep.ReadShards(**{"dataset": numbers, name: value})
-    path = numbers / "dataset.json"
-    path.write_text(path.read_text().replace('"every"', '"other"'))
-    with raises(FormatError, code="format"):
-        prep.ReadShards(numbers)
-
-
 # Damage
 
 
 @pytest.fixture
 def shard(numbers) -> Path:
     return numbers / read_manifest(numbers).shards[0].path
-
-
-def test_a_record_that_does_not_fit_the_schema_is_named(tmp_path):
-    root = tmp_path / "data"
-    lists = Schema((Feature("number", "int", "int64", (None,)), KEY))
-    rows = [{"number": [n] * (2 if n == 5 else 1), "key": b"%03d" % n} for n in range(8)]
-    manifest = write_dataset(root, lists, {"train": [rows]})
-    scalars = replace(manifest, schema=Schema((NUMBER, KEY)))
-    (root / "dataset.json").write_text(scalars.to_text())
-    path = root / manifest.shards[0].path
-    index, _ = read_index(any_path(root), manifest.shards[0])
-    offset = int(index.lengths[:5].sum())
-    with raises(RecordError, "at byte", str(path), "5 at", str(offset), code="record-damaged"):
-        all_of(root)
 
 
 # What may have changed between the construction of the pipeline and its run

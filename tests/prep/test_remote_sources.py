@@ -1,8 +1,6 @@
 """Sources and tables in object stores give the datasets that their copies on a disk give."""
 
 import io
-import re
-import sys
 from contextlib import ExitStack
 
 import numpy as np
@@ -13,13 +11,12 @@ from tests.errors import raises
 from tests.prep.table_files import encoded, write_jsonl, write_parquet, write_text
 from tests.reported import logged
 from tests.storage import conftest
-from tests.storage.faults import Delay, FaultProxy
+from tests.storage.faults import FaultProxy
 from tests.storage.servers import s3_client
 from tests.surface.command import run
 from tfshards.prep import Arrays, ImageFolder, Options, Table, build, plan, verify
 from tfshards.prep.sources.staged_reader import StagedReader
 from tfshards.schemas import InputError, OptionsError, read_manifest
-from tfshards.schemas.storage.reader import NUM_REQUESTS
 
 server, bucket, upload = conftest.server, conftest.bucket, conftest.upload
 
@@ -89,13 +86,6 @@ def test_a_folder_needs_one_listing_and_a_request_per_image(image_folder, proxie
     assert proxy.count() == {"list": 1}
 
 
-def test_many_images_are_read_at_once(image_folder, proxied, tmp_path, quiet_build):
-    url, proxy = proxied(image_folder({f"{n}.png": n for n in range(150)}))
-    proxy.add(Delay(0.1), "get GET .*png")
-    quiet_build(ImageFolder(url), tmp_path / "out", shards=1)
-    assert 24 <= proxy.most_in_flight <= NUM_REQUESTS
-
-
 def test_keys_that_name_no_file_are_skipped(bucket, image_folder, tmp_path, quiet_build):
     for key in ("data/", "data/cat/", "data/empty/", "data/.git/", "data/cat/note", "data/cat/a.png/b.png"):
         put(bucket, key, b"")
@@ -132,24 +122,6 @@ def test_an_object_that_changes_during_the_build_ends_it(
     monkeypatch.setattr(ImageFolder, "stage", staged)
     with raises(InputError, CHANGES[change], f"{bucket.url}/data/7.png"):
         quiet_build(source, tmp_path / "out", shards=1)
-
-
-# a folder, and the fault
-WRONG = [
-    ("{}/none", "does not exist"),
-    ("{}/data/1.png", "is not a folder"),
-    ("s3://no-such-bucket/x", "cannot be read"),
-]
-
-
-def test_a_wrong_folder_is_an_error(bucket):
-    # an empty bucket exists
-    with raises(InputError, "the bucket holds no objects"):
-        ImageFolder(bucket.url).stage(None)
-    put(bucket, "data/1.png", GRAY.getvalue())
-    for root, expected in WRONG:
-        with raises(InputError, expected):
-            ImageFolder(root.format(bucket.url)).stage(None)
 
 
 GIVEN = [
@@ -221,21 +193,6 @@ def test_a_bucket_may_hold_source_class_names_and_dataset(image_folder, upload, 
     build(ImageFolder(folder, class_names=["1", "0"]), tmp_path / "out", shards=2)
     found = s3_client(bucket.server).get_object(Bucket=bucket.name, Key="out/dataset.json")["Body"].read()
     assert found == contents(tmp_path / "out")["dataset.json"]
-
-
-def test_what_finds_no_room_is_read_when_it_is_needed(image_folder, upload, tmp_path, contents, monkeypatch):
-    monkeypatch.setattr("tfshards.schemas.storage.reader._MOST_BYTES_AHEAD", 400)
-    folder = image_folder({f"{n}.png": n for n in range(40)})
-    check_same(ImageFolder(folder), ImageFolder(upload(folder)), tmp_path, contents)
-
-
-def test_a_known_layout_is_refused_without_a_further_request(image_folder, proxied):
-    url, proxy = proxied(image_folder({"annotations/instances_val2017.json": b"", "val2017/1.png": 1}))
-    with raises(
-        InputError, "do not show the classes", "docs/datasets.md#coco", str(url), code="layout-known"
-    ):
-        ImageFolder(url).stage(None)
-    assert [request.kind for request in proxy.requests] == ["list"]
 
 
 # Tables in object stores, and tables that name images in stores
@@ -319,13 +276,6 @@ def test_a_column_of_urls_of_objects(photos, upload, bucket, tmp_path, build_tab
         build_table(table, roles=roles, root=url, build={"shards": 2, "options": OPTIONS})
 
 
-@pytest.mark.parametrize("path", ["../x.png", "s3://", "gs://bucket/a/../b.png"])
-def test_a_path_that_cannot_be_read_is_an_error(path, bucket, tmp_path):
-    table = write_text(tmp_path / "t.csv", "file_name,n", f"{path},1")
-    with pytest.raises(InputError, match=re.escape(path)):
-        Table(table, root=f"{bucket.url}/photos").stage(tmp_path)
-
-
 @pytest.mark.parametrize("column", ["file_name", "url"])
 def test_nothing_is_fetched_from_the_web(column, photos, tmp_path):
     address = "HTTP://user:5ecret@127.0.0.1:1/x.png?sig=5ecret"
@@ -344,10 +294,3 @@ def test_objects_outside_of_the_source_are_not_read(address, photos, upload, tmp
         Table(table, root=url).stage(tmp_path)
     with raises(InputError, "is outside", str(tmp_path), code="outside-folder"):
         Table(table).stage(tmp_path)
-
-
-def test_without_the_extra_urls_are_refused(monkeypatch):
-    monkeypatch.setitem(sys.modules, "obstore", None)
-    for source in (lambda: Table("s3://bucket/t.csv"), lambda: Table("t.csv", root="gs://bucket")):
-        with raises(OptionsError, "object stores", code="extra-missing"):
-            source()

@@ -184,17 +184,6 @@ def test_a_record_that_does_not_show_whose_folder_it_is_in_is_named(dataset):
     assert (dataset / record).read_bytes() == damaged
 
 
-def test_the_command_for_a_dataset_whose_folder_was_renamed_gives_its_name(
-    dataset, photos, contents, tmp_path
-):
-    before, manifest = contents(dataset), read_manifest(dataset)
-    renamed = dataset.rename(tmp_path / "renamed")
-    flip(renamed / manifest.shards[0].path)
-    (remedy,) = verify(renamed, repair=True).remedies
-    assert f"{renamed} --name {manifest.name} --overwrite" in remedy
-    assert contents(renamed) != before
-
-
 def test_shards_of_an_earlier_build_are_repaired_by_it_and_the_newest_is_restored(
     photos, tmp_path, contents, quiet_build
 ):

@@ -8,7 +8,7 @@ from PIL import Image
 
 from tests.pictures import image_file as encoded
 from tests.prep.pages import parsed
-from tfshards.prep import Coco, ImageFolder, Table, build, report
+from tfshards.prep import Coco, Table, build, report
 from tfshards.prep.reporting.pictures import drawn, with_mask
 from tfshards.schemas import Feature, Schema
 
@@ -62,19 +62,6 @@ def test_boxes_of_coco_are_drawn_over_their_images(tmp_path):
     note, shown = pictures(Coco(tmp_path / "in"), tmp_path)
     assert "Drawn over the images: 'objects/bbox' (xywh)." in note
     # one of three equal images has a box
-    assert len(shown) == 2
-
-
-def test_masks_are_drawn_over_their_images(tmp_path):
-    for number in range(3):
-        for folder, image in (
-            ("images", Image.new("RGB", (60, 40))),
-            ("masks", Image.new("L", (60, 40), number % 2)),
-        ):
-            (tmp_path / "in" / folder).mkdir(parents=True, exist_ok=True)
-            image.save(tmp_path / "in" / folder / f"{number}.png")
-    note, shown = pictures(ImageFolder(tmp_path / "in"), tmp_path)
-    assert "Drawn over the images: 'mask' (mask)." in note
     assert len(shown) == 2
 
 

@@ -9,15 +9,13 @@ import pytest
 from apache_beam.coders.coder_impl import create_InputStream
 from apache_beam.metrics import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.pvalue import PCollection
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
-from apache_beam.typehints.decorators import TypeCheckError
 
 from tests.errors import raises
 from tests.pictures import image_file
 from tfshards import prep
-from tfshards.schemas import InputError, Manifest, OptionsError, read_manifest
+from tfshards.schemas import InputError, Manifest, read_manifest
 from tfshards.schemas.storage import LocalPath
 
 Features = dict[str, object]
@@ -209,14 +207,6 @@ def test_without_elements_the_pipeline_fails_and_leaves_nothing(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_elements_of_a_wrong_type_fail_when_the_pipeline_is_made(tmp_path):
-    for elements in ([1, 2], [("a", 1)], [(1, {"x": 1})], [("a", {1: 1})], [["a", {"x": 1}]]):
-        with pytest.raises(TypeCheckError):
-            _ = beam.Pipeline(FnApiRunner()) | beam.Create(elements) | prep.WriteShards(tmp_path / "out")
-    with pytest.raises(OptionsError, match="unbounded"):
-        PCollection(beam.Pipeline(FnApiRunner()), is_bounded=False) | prep.WriteShards(tmp_path / "out")
-
-
 def test_the_counters_of_a_pipeline_are_those_of_its_dataset(with_rejects, tmp_path):
     options = prep.Options(max_rejected=0.2)
 
@@ -274,21 +264,6 @@ def test_a_worker_with_other_versions_is_refused(photos, tmp_path, monkeypatch):
     monkeypatch.setattr("tfshards.prep.engines.transform.own_versions", lambda: {"tfshards": "0.0"})
     with pytest.raises(Exception, match=r"a worker on \S+ has tfshards \S+, but the command runs with 0\.0"):
         write(photos, prep.WriteShards(tmp_path / "pets"))
-
-
-def test_wrong_arguments_of_the_transform_are_refused():
-    sizes = {"shards": 2, "options": prep.Options(shard_size=9)}
-    wrong = {"roles": ["image"], "images": {}, "class_names": [], "seed": "0", "options": {}, "shards": 0}
-    for arguments in (
-        *({name: value} for name, value in wrong.items()),
-        sizes,
-        {"roles": {"x": "key"}},
-        {"boxes_in": "raw"},
-        {"dataset": "a b"},
-        {"dataset": ""},
-    ):
-        with pytest.raises(OptionsError):
-            prep.WriteShards(**{"dataset": "out", **arguments})
 
 
 # each error names the element, the value or both; tests/conformance has wrong values of examples

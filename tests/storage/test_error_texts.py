@@ -1,13 +1,10 @@
 """What is reported for errors of a store, for connections that fail, and for stores that cannot be used."""
 
 import socket
-import sys
 from datetime import timedelta
 
 import pytest
 
-from tests.errors import raises
-from tfshards.schemas import InputError
 from tfshards.schemas.storage import any_path, stores
 
 from .faults import Answer, Cut, Hang
@@ -69,54 +66,3 @@ def test_a_store_that_cannot_be_reached_is_reported(server, monkeypatch, endpoin
     monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
     with pytest.raises(OSError, match=endpoint[:12]):
         any_path("s3://bucket/x").read_bytes()
-
-
-def test_google_without_credentials_is_reported(monkeypatch, tmp_path):
-    for name in ("STORAGE_EMULATOR_HOST", "GOOGLE_BASE_URL", "GOOGLE_BEARER_TOKEN"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    # the address of Google's server for the credentials of its machines
-    monkeypatch.setenv("METADATA_HOST", "127.0.0.1:9")
-    with pytest.raises(OSError, match="gcloud auth application-default login"):
-        any_path("gs://bucket-without-credentials/x").read_bytes()
-
-
-# the URL, and what is unset or set in the environment
-ACCOUNT = ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_USE_EMULATOR", "AZURITE_BLOB_STORAGE_URL")
-UNUSABLE = [
-    ("az://photos-without-account/x", dict.fromkeys(ACCOUNT), "cannot be used"),
-    ("s3://without-secret/x", {"AWS_SECRET_ACCESS_KEY": None}, "AWS_SECRET_ACCESS_KEY"),
-    ("s3://without-secret/x", {"AWS_SECRET_ACCESS_KEY": ""}, "AWS_SECRET_ACCESS_KEY"),
-    # without boto3 only the environment has credentials
-    ("s3://without-boto3/x", {"AWS_ACCESS_KEY_ID": None, "boto3": None}, "cannot be used"),
-]
-
-
-@pytest.mark.parametrize(("url", "changes", "code"), UNUSABLE)
-def test_a_store_without_an_account_or_credentials_is_refused(server, monkeypatch, url, changes, code):
-    for name, value in changes.items():
-        if name == "boto3":
-            monkeypatch.setitem(sys.modules, name, None)
-        elif value is None:
-            monkeypatch.delenv(name, raising=False)
-        else:
-            monkeypatch.setenv(name, value)
-    with raises(InputError, code):
-        any_path(url).stat()
-
-
-@pytest.mark.parametrize(
-    ("url", "variable", "value"),
-    [
-        ("s3://b/x", "AWS_ENDPOINT_URL", "127.0.0.1:5791"),
-        ("s3://b/x", "AWS_ENDPOINT", "http://"),
-        ("s3://b/x", "AWS_ENDPOINT", ""),
-        ("s3://b/x", "AWS_ENDPOINT_URL", "http://user:pw@host"),
-        ("gs://b/x", "STORAGE_EMULATOR_HOST", "ftp://host"),
-        ("az://b/x", "AZURE_STORAGE_ENDPOINT", "localhost"),
-    ],
-)
-def test_an_endpoint_that_is_not_an_address_is_named(server, monkeypatch, url, variable, value):
-    monkeypatch.setenv(variable, value)
-    with pytest.raises(InputError, match=f"^{variable} is not an address .*, or unset {variable}$"):
-        any_path(url).stat()

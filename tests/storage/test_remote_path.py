@@ -79,14 +79,6 @@ def test_odd_names_come_back_as_they_were(folder):
     assert all(path.read_bytes().decode() == path.name for path in folder.iterdir())
 
 
-def test_a_copy_has_the_suffixes_of_a_name_of_any_length(folder):
-    path = folder / f"{'x' * 240}.weights.h5"
-    path.write_bytes(b"content")
-    with path.local_copy() as copy:
-        assert (copy.read_bytes(), copy.suffixes) == (b"content", [".weights", ".h5"])
-    assert not copy.exists()
-
-
 def test_ranges_and_files_are_read(folder, local, tmp_path):
     data = bytes(range(256)) * 10_000
     local.mkdir()

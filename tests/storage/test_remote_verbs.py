@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from tests.durability.commands import image
-from tests.errors import raises
 from tests.format_reader import companion
 from tests.pictures import write
 from tests.reported import logged
@@ -68,20 +67,6 @@ def test_damage_in_a_bucket_is_reported_and_repaired_as_on_a_disk(both):
             for root in both:
                 assert path not in follow or (root / path).read_bytes() == sound
                 (root / path).write_bytes(sound)
-
-
-def test_a_bucket_without_a_dataset_is_explained(bucket):
-    for url, message in (
-        (f"{bucket.url}/nothing", "does not exist"),
-        ("s3://no-such-bucket/data", "there is no such bucket"),
-    ):
-        with pytest.raises(InputError, match=rf"^{url}.*[ (]{message}"):
-            prep.verify(url)
-    any_path(f"{bucket.url}/photos/x.txt").write_bytes(b"1")
-    with raises(InputError, "is not a dataset", "dataset.json", code="dataset-missing"):
-        prep.verify(f"{bucket.url}/photos")
-    with raises(InputError, "is not a dataset", "dataset.json"):
-        prep.verify(f"{bucket.url}/photos/x.txt")
 
 
 def test_files_in_a_bucket_are_adopted_as_on_a_disk(tmp_path, bucket, upload, monkeypatch):
