@@ -93,8 +93,8 @@ def build(folder: Path) -> dict[str, object]:
     """
     from tfshards import prep
     from tfshards.prep.building import build as steps
-    from tfshards.prep.building import write
     from tfshards.prep.engines.work import Work
+    from tfshards.schemas.storage import LocalPath
 
     clock = _Clock()
     dataset = folder / "dataset"
@@ -119,7 +119,7 @@ def build(folder: Path) -> dict[str, object]:
     steps.make_plan = timed_plan
     steps.find_run = lambda *_: pretend
     # the shards are sparse, and so are the images
-    write.require_space = lambda *_: None
+    LocalPath.require_space = lambda *_: None
     prep.build(prep.ImageFolder(folder / "images"), dataset, options=options)
     clock.end("commit")
     shutil.rmtree(dataset)
@@ -208,9 +208,9 @@ def make_dataset(folder: Path) -> None:
 
 def plan_reshard(folder: Path) -> dict[str, object]:
     """Reshard the dataset ``old`` until its shards are handed to an engine."""
-    from tfshards.prep.building import write
     from tfshards.prep.deriving import reshard as steps
     from tfshards.schemas import TfshardsError
+    from tfshards.schemas.storage import LocalPath
 
     class PlannedError(TfshardsError):
         """The plan is made."""
@@ -220,7 +220,7 @@ def plan_reshard(folder: Path) -> dict[str, object]:
 
     steps.find_run = lambda *_: end
     # the sparse files claim more space than a disk has
-    write.require_space = lambda *_: None
+    LocalPath.require_space = lambda *_: None
     try:
         steps.reshard(folder / "old", folder / "new", shards=NEW_SHARDS)
     except PlannedError:

@@ -263,12 +263,17 @@ def _in_memory(where: str, array: object) -> AnyArray:
     """Return values as an array, or raise InputError if NumPy would make an array of other values."""
     if isinstance(array, np.ma.MaskedArray):
         raise InputError(f"{where}: is masked, which records cannot store; use array.filled(VALUE)")
-    if isinstance(array, (list, tuple)):
+    try:
+        if isinstance(array, (list, tuple)) and any(
+            isinstance(each, (str, bytes, os.PathLike)) for each in array
+        ):
+            raise ValueError("is a list of paths, text or bytes")
+        found: AnyArray = np.asarray(array)
+    except ValueError as error:
         raise InputError(
-            f"{where}: is a list; give numpy.array(...) of it, parts of an array as chunks, prep.Arrays({{"
+            f"{where}: {error}; give text as numpy.array(...), parts of an array as chunks, prep.Arrays({{"
             "'NAME': numpy.load(path, mmap_mode='r')} for path in paths), and lists of different lengths, "
             "or of encoded images, to prep.Examples(...)"
-        )
-    found: AnyArray = np.asarray(array)
+        ) from None
     _check_type(where, found.dtype, found.shape)
     return found

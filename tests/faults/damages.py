@@ -62,7 +62,7 @@ FAULTS = [
     ),
     (
         "a repair writes into a folder of somebody else",
-        REPAIR,
+        "prep/building/generations.py",
         "if target.parent.is_symlink() or not is_owned(dataset / plain_folder(path)):",
         "if False:",
         f"{REPAIRS}::test_nothing_is_written_into_a_folder_that_tfshards_did_not_make",
