@@ -204,7 +204,7 @@ class _View:
         return points / size if self._is_normalized else points
 
 
-def _finite(ops: Ops, values: Array, options: Points) -> tuple[Array, Array]:
+def _finite(ops: Ops, values: Array) -> tuple[Array, Array]:
     """Return the stored numbers as float32, and whether all of them are finite."""
     stored = ops.cast(values, "float32")
     # NaN fails the comparison, too
@@ -213,7 +213,7 @@ def _finite(ops: Ops, values: Array, options: Points) -> tuple[Array, Array]:
 
 def _move_boxes(view: _View, moved: dict[str, Array], boxes: Boxes) -> None:
     ops, values, order = view.ops, moved[boxes.feature], str(boxes.format)
-    stored, is_finite = _finite(ops, ops.reshape(values, [-1, 4]), boxes)
+    stored, is_finite = _finite(ops, ops.reshape(values, [-1, 4]))
     starts, ends = _edges(stored, order)
     message = (
         f"the feature {boxes.feature!r} has a box with NaN, an infinite number, or a negative width or "
@@ -267,7 +267,7 @@ def _in_format(ops: Ops, starts: Array, ends: Array, kind: str) -> Array:
 
 def _move_keypoints(view: _View, moved: dict[str, Array], keypoints: Keypoints) -> None:
     ops, values, order = view.ops, moved[keypoints.feature], str(keypoints.format)
-    stored, is_finite = _finite(ops, values, keypoints)
+    stored, is_finite = _finite(ops, values)
     message = f"the feature {keypoints.feature!r} has a keypoint with NaN or an infinite number"
     stored = moved[keypoints.feature] = ops.checked(stored, is_finite, message)
     if view.is_whole:

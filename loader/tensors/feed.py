@@ -98,11 +98,6 @@ class Feed:
         """Whether small records that are no neighbors are read, by ``records`` rather than by ``chunk``."""
         return self.plan.is_scattered and self.plan.record_bytes < _SMALL_BYTES
 
-    @property
-    def fetches(self) -> bool:
-        """Whether a chunk holds its records, so that only one may be read at a time."""
-        return self._windows is not None
-
     def begin(self) -> tuple[np.int64, np.int64]:
         """Return the first chunk of an iteration, and the chunk at which it ends."""
         plan = self.plan
@@ -144,11 +139,6 @@ class Feed:
         """Return the steps at which the groups of a chunk begin, counted from epoch 0, and the end."""
         epoch, steps = self.groups(int(chunk))
         return steps + epoch * self._order.num_steps
-
-    @property
-    def most_groups(self) -> int:
-        """The most groups of a chunk."""
-        return self._chunk // self.group
 
     def chunk(self, chunk: np.int64, reader: np.int64) -> Chunk:
         """Return a chunk of a reader."""

@@ -214,7 +214,7 @@ class SourceBuild(Job):
         return self.missing(self.task(folder), plans, what="balance after rejects" if rejects else "")
 
     def _final_layouts(self, rejects: Sequence[Reject]) -> Layouts:
-        return final_layouts(self.plan, rejects, self.options, may_be_empty=self.may_be_empty)
+        return final_layouts(self.plan, rejects, may_be_empty=self.may_be_empty)
 
     def _space(self) -> Callable[[Amount], int] | None:
         """Return what ``space`` is for ``missing``; None if the shards may be far smaller than the inputs."""

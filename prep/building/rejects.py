@@ -187,9 +187,7 @@ def repeated_inputs(plan: Plan, first: Mapping[ShardId, FinishedShard], options:
     return rejects
 
 
-def final_layouts(
-    plan: Plan, rejects: Sequence[Reject], options: Options, *, may_be_empty: bool = False
-) -> Layouts:
+def final_layouts(plan: Plan, rejects: Sequence[Reject], *, may_be_empty: bool = False) -> Layouts:
     """Return the layouts without the rejected inputs, which depend only on the plan and the set of rejects.
 
     A split without accepted examples is left out if ``may_be_empty``; otherwise it raises BuildError.

@@ -181,7 +181,7 @@ def run_work(run: Callable[[Work], None], work: Work, output: AnyPath) -> None:
     except OSError as failure:
         raise BuildError(system_fault(output, failure)) from failure
     except Exception as failure:
-        raise BuildError(f"{type(failure).__name__}: {failure}") from failure
+        raise BuildError(str(failure) or type(failure).__name__) from failure
 
 
 def _total(sizes: Iterable[Amount]) -> Amount:

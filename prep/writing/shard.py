@@ -21,7 +21,7 @@ from tfshards.prep.records.shard_file import Frames, ShardFile, frames_of
 from tfshards.prep.records.values import content_digest
 from tfshards.prep.sources.base import Accepted, Outcome, Reader, Row, RowFields, pieces_of
 from tfshards.prep.writing.build_folder import BuildFolder, FinishedShard, Reject, ShardId, plan_digest
-from tfshards.schemas import InputError, Schema, Shard
+from tfshards.schemas import BuildError, InputError, Schema, Shard, TfshardsError
 from tfshards.schemas.compression import Compression
 
 
@@ -79,7 +79,19 @@ class ShardTask:
 
 
 def write_shard(task: ShardTask, shard: ShardId) -> FinishedShard:
-    """Write one shard with its companions, and return what the folder of the build records of it now."""
+    """Write one shard with its companions, and return what the folder of the build records of it now.
+
+    An unforeseen error is a BuildError that names the shard.
+    """
+    try:
+        return _write_shard(task, shard)
+    except (TfshardsError, OSError):
+        raise
+    except Exception as error:
+        raise BuildError(f"{task.shard_name(shard)}: {type(error).__name__}: {error}") from error
+
+
+def _write_shard(task: ShardTask, shard: ShardId) -> FinishedShard:
     folder = task.folder
     if earlier := folder.read_finished(shard):
         # A runner that starts its job again after a failure repeats every task.
