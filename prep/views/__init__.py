@@ -1,1 +1,1 @@
-"""Write the metadata of a dataset for people and for other tools, one file per tool."""
+"""Write the metadata of a dataset for people and for other tools."""
