@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import os
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -60,6 +62,14 @@ def failure_of(error: Exception, arguments: Sequence[str]) -> Failure:
         return Failure(status, kind, text, name)
     assert isinstance(error, TfshardsError)
     return Failure(status, kind, str(error), _path_of(error), code=error.code)
+
+
+def flags_of(message: str, parser: argparse.ArgumentParser) -> str:
+    """Return the flags of the parameters that a message names, as a line to add to it; or nothing."""
+    flags = {each.dest: each.option_strings[-1] for each in parser._actions if each.option_strings}
+    named = dict.fromkeys(re.findall(r"(?<![\w/.-])([a-z]\w*)=", message))
+    found = [flags[name] for name in named if name in flags and f"{flags[name]} " not in f"{message} "]
+    return f"\n  on the command line: {', '.join(found)}" if found else ""
 
 
 def _path_of(error: Exception) -> str | None:

@@ -19,7 +19,7 @@ from importlib.metadata import version
 from types import FrameType
 from typing import NoReturn
 
-from tfshards.prep.cli.failure import Failure, failure_of
+from tfshards.prep.cli.failure import Failure, failure_of, flags_of
 from tfshards.prep.cli.parser import Verb, abandon_stdout, find_parser
 from tfshards.prep.progress.console import reporting
 from tfshards.prep.progress.lines import LOGGER
@@ -68,7 +68,8 @@ def main(arguments: Sequence[str] | None, verbs: Mapping[str, Verb]) -> int:
             _print_failure(failure, prints_json=prints_json)
             if failure.kind == "internal":
                 raise
-            LOGGER.error(f"tfshards: {failure.message}")
+            flags = flags_of(failure.message, parser) if parser else ""
+            LOGGER.error(f"tfshards: {failure.message}{flags}")
             return failure.status
 
 

@@ -304,9 +304,10 @@ def _column(name: str, parts: Sequence[OpenArray], role: str) -> pa.ChunkedArray
     """Return an array of one value per example as a column, for a role that needs one."""
     first = parts[0]
     if first.values.ndim > 1 or (first.dtype not in {*ITEM_SIZES} - {*UNCOMMON_DTYPES} and not first.is_text):
+        reshaped = "array.reshape(-1)" if first.values.shape[1:] == (1,) else "array.argmax(1)"
         raise InputError(
             f"array {name!r} holds {first.dtype} {first.values.shape[1:]} per example, but a {role} is one "
-            f"integer or text; array.reshape(-1) or array.argmax(1) may give it; {flag(name, 'value')} "
+            f"integer or text; {reshaped} may give it; {flag(name, 'value')} "
             "stores the values as they are"
         )
     if first.is_text:

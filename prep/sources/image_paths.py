@@ -132,6 +132,11 @@ def is_url(path: bytes) -> bool:
     return _STORE_URL.match(path) is not None
 
 
+def is_relative(path: bytes) -> bool:
+    """Return whether a path in a row is that of a file below the folder of the images."""
+    return bool(path) and not path.startswith(b"/") and not is_url(path)
+
+
 def location_of(root: bytes, path: bytes) -> AnyPath | None:
     """Return the object that a path, or a URL, in rows with this root names, or None if it is a file."""
     if path.lower().startswith((b"http://", b"https://")):

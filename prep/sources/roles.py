@@ -192,7 +192,10 @@ def features_of(names: Sequence[str], roles: Mapping[str, str], where: str) -> d
             )
         if feature in ("", "key") or not feature.isprintable():
             why = "is reserved for keys" if feature == "key" else "must be printable characters"
-            raise InputError(f"{where}: the column {name!r} cannot be a feature: its name {why}; rename it")
+            raise InputError(
+                f"{where}: the column {name!r} cannot be a feature: its name {why}; rename it, or "
+                f"{flag(name, 'drop')} leaves it out"
+            )
         features[name] = feature
     if not features:
         raise InputError(f"{where}: no column is left to store")

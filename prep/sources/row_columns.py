@@ -73,6 +73,7 @@ class TableRows:
         owns_root: whether images below ``root`` that are in no row are reported.
         unread: columns of the source that are not in ``batches``, since the user drops them.
         separator: what separates classes in a text of the label column.
+        is_scattered: whether ``root`` is only one of the folders in which the files of the source are.
     """
 
     batches: pa.RecordBatchReader
@@ -86,6 +87,7 @@ class TableRows:
     owns_root: bool = False
     unread: tuple[str, ...] = ()
     separator: str | None = None
+    is_scattered: bool = False
 
 
 @dataclass

@@ -161,7 +161,7 @@ def stage(rows: Rows, folder: Path | AnyPath | None, *, is_written: bool = False
     Without a folder, the reader only lists the rows.
     """
     folder = None if folder is None else any_path(folder)
-    keys = _keys_of_images(rows) if rows.keys is None else rows.keys
+    keys, warnings = (rows.keys, []) if rows.keys is not None else _keys_of_images(rows)
     table = _table(rows, keys)
     if keys is not None:
         table = table.take(pc.array_sort_indices(keys.combine_chunks()))
@@ -170,7 +170,7 @@ def stage(rows: Rows, folder: Path | AnyPath | None, *, is_written: bool = False
             writer.write_table(table.combine_chunks())
         table = mapped_table(folder / ROWS_NAME)
     far = any(is_url(rows.root) or any(map(is_url, files.paths)) for files in rows.images.values())
-    listing = _listing(rows, table)
+    listing = _listing(rows, table, warnings)
     return StagedReader(
         folder=str(folder or ""),
         root=rows.root,
@@ -184,12 +184,21 @@ def stage(rows: Rows, folder: Path | AnyPath | None, *, is_written: bool = False
     )
 
 
-def _keys_of_images(rows: Rows) -> pa.ChunkedArray | None:
-    """Return the paths of the first image if these can be keys, or None: keys are then row numbers."""
-    for files in rows.images.values():
-        paths = pa.chunked_array([pa.array(files.given, TEXT)])
-        return None if key_fault(paths) else paths
-    return None
+def _keys_of_images(rows: Rows) -> tuple[pa.ChunkedArray | None, list[str]]:
+    """Return the paths of the first image if these can be keys, or None, and a warning that they cannot.
+
+    The keys are then row numbers, and a warning reports it, because a row that is inserted later changes the
+    keys of others. Images in a table need no paths.
+    """
+    if not rows.images:
+        return None, []
+    name, files = next(iter(rows.images.items()))
+    paths = pa.chunked_array([pa.array(files.given, TEXT)])
+    fault = key_fault(paths)
+    if fault is None:
+        return paths, []
+    line = f"the paths of the feature {name!r} are no keys, so that these are row numbers: {fault}"
+    return None, [] if name in rows.spilled_names else [line]
 
 
 def _table(rows: Rows, keys: pa.ChunkedArray | None) -> pa.Table:
@@ -210,7 +219,7 @@ def _table(rows: Rows, keys: pa.ChunkedArray | None) -> pa.Table:
     return pa.table(columns)
 
 
-def _listing(rows: Rows, table: pa.Table) -> Listing:
+def _listing(rows: Rows, table: pa.Table, warnings: Sequence[str]) -> Listing:
     """Return the listing of the staged rows.
 
     The identity covers all that is staged, except the sizes and times of files of images.
@@ -251,7 +260,7 @@ def _listing(rows: Rows, table: pa.Table) -> Listing:
         splits=splits,
         skipped={name: count for name, count in rows.skipped.items() if count},
         identity=identity.hexdigest(),
-        warnings=(*rows.warnings, *twins(splits or (), "splits"), *twins(rows.class_names)),
+        warnings=(*rows.warnings, *warnings, *twins(splits or (), "splits"), *twins(rows.class_names)),
         groups=None if rows.groups is None else [*ArrowKeys(table[GROUP])],
         shared=rows.image_column if len({*real}) < len(real) else None,
         is_numbered=rows.is_numbered or KEY not in table.column_names,

@@ -95,7 +95,7 @@ class Table(RowSource):
             class_names = classes_in(stream.schema.metadata)
             read = TableRows(stream, root=_real(LocalPath()), where=where, class_names=class_names)
         if root is not None:
-            read = replace(read, root=_real(root), owns_root=False)
+            read = replace(read, root=_real(root), is_scattered=False, owns_root=False)
         return replace(read, separator=self.label_separator)
 
 
@@ -149,6 +149,7 @@ def read_table(path: str | os.PathLike[str], dropped: Collection[str], *, follow
     return TableRows(
         pa.RecordBatchReader.from_batches(schema, batches()),
         root=_real(where if where.is_dir() else paths[0].parent),
+        is_scattered=not where.is_dir() and len({path.parent for path in paths}) > 1,
         where=str(where),
         class_names=class_names,
         warnings=(*lines, *warnings),

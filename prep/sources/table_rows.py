@@ -23,7 +23,13 @@ from tfshards.prep.sources.features import (
     shown,
     stored_column,
 )
-from tfshards.prep.sources.image_paths import ImageFiles, check_found, stat_images, unmentioned
+from tfshards.prep.sources.image_paths import (
+    ImageFiles,
+    check_found,
+    is_relative,
+    stat_images,
+    unmentioned,
+)
 from tfshards.prep.sources.kinds import check_num_inputs
 from tfshards.prep.sources.labels import (
     NUMBERS_IN_TEXT,
@@ -158,7 +164,7 @@ class RowSource(Source):
         columns = self._columns(read)
         used = [each for each in columns if each.role != "drop" or each.name == group_by]
         num_rows, spilled = read_columns(read, used, in_templates, folder)
-        files = {each.name: self._files_of(each, read.root, spilled) for each in columns if each.is_image}
+        files = {each.name: self._files_of(each, read, spilled) for each in columns if each.is_image}
         values = self._values(read, used)
         groups = None if group_by is None else row_groups(group_by, used, files)
         photo, key, split, fault = (_of_role(columns, role) for role in ("image", "key", "split", "fault"))
@@ -232,11 +238,18 @@ class RowSource(Source):
                     "'train/{id}.jpg' makes paths of numbers; lists of images become a column for each view"
                 )
 
-    def _files_of(self, column: SourceColumn, root: bytes, spilled: pa.Table | None) -> ImageFiles:
+    def _files_of(self, column: SourceColumn, read: TableRows, spilled: pa.Table | None) -> ImageFiles:
         """Return the files of a column of images."""
+        root = read.root
         if column.is_embedded and spilled is not None:
             sizes = numbers_of(spilled[SIZE + column.feature].combine_chunks())
             return stat_images(root, column.paths, sizes, follow_links=self.follow_links)
+        if read.is_scattered and not column.is_embedded and any(map(is_relative, column.paths)):
+            raise InputError(
+                f"{read.where}: the tables are in several folders, so it is not known to which one the paths "
+                f"of column {column.name!r} belong; save one table with paths from one folder, or give "
+                "root=DIR if they are from there"
+            )
         files = stat_images(root, column.paths, None, follow_links=self.follow_links)
         check_found(column.name, files, root)
         return files

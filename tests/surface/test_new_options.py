@@ -85,5 +85,5 @@ def test_a_parameter_is_a_flag_and_a_row_is_a_verb(tfshards, tmp_path):
     (tmp_path / "c.toml").write_text("most = 3")
     assert tfshards("count", "data", "--config", tmp_path / "c.toml")[1] == "3\n"
     status, _, err = tfshards("count", "data", "--most", "0")
-    assert (status, err) == (2, "tfshards: most=0 must be at least 1\n")
+    assert (status, err) == (2, "tfshards: most=0 must be at least 1\n  on the command line: --most\n")
     assert "was --most meant?" in tfshards("count", "data", "--mots", "1")[2]

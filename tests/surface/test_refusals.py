@@ -32,6 +32,7 @@ REFUSALS = [
     (f"{IMAGES} --shards 1 --shards 2", 2, None, "shards='2'"),
     (f"{IMAGES} --shards a=1 --shards a=2", 2, None, "shards='a=2'"),
     (f"{IMAGES} --shards 2 --shard-size 1MB", 2, "options", ["--shards", "--shard-size"]),
+    (f"{IMAGES} --stratify", 2, None, ["stratify=True", "--splits"]),
     (f"{IMAGES} --shards 64", 1, "shards-too-many", ["shards=64", "8"]),
     (f"{IMAGES} --shards 6 {SPLITS}", 1, "shards-too-many", ["6", "4", '{"a": 4, "b": 4}']),
     (f"{IMAGES} --splits a=0.5", 2, "options", "0.5"),
