@@ -257,7 +257,14 @@ def _bytes_of(path: AnyPath, compression: Compression, ranges: Sequence[tuple[in
     if path.is_far and compression == "none":
         yield from in_flight(lambda each: bytes(path.read_range(*each)), ranges, _RANGES_AHEAD)
         return
-    name, file = _open_at(path, compression, ranges[0][0] if ranges else 0)
+    if compression == "none":
+        # a mapped file that is shortened meanwhile would end the process
+        with path.open_regular(buffering=0) as plain:
+            for start, end in ranges:
+                plain.seek(start)
+                yield read_gradually(plain, end - start)
+        return
+    name, file = _open_at(path, ranges[0][0] if ranges else 0)
     try:
         for start, end in ranges:
             file.seek(start)
@@ -267,12 +274,12 @@ def _bytes_of(path: AnyPath, compression: Compression, ranges: Sequence[tuple[in
         yield b""
 
 
-# The file that a thread has read last. A compressed shard that is divided into many would otherwise be
+# The compressed file that a thread has read last. A shard that is divided into many would otherwise be
 # inflated from its beginning for each of them.
 _KEPT = threading.local()
 
 
-def _open_at(path: AnyPath, compression: Compression, start: int) -> tuple[tuple[object, ...], BinaryIO]:
+def _open_at(path: AnyPath, start: int) -> tuple[tuple[object, ...], BinaryIO]:
     """Return a file of the uncompressed bytes of ``path`` not read beyond ``start``, and what names it."""
     name = str(path), path.version()
     last: tuple[tuple[object, ...], BinaryIO] | None = getattr(_KEPT, "last", None)
@@ -280,4 +287,4 @@ def _open_at(path: AnyPath, compression: Compression, start: int) -> tuple[tuple
     _KEPT.last = None
     if last and last[0] == name and last[1].tell() <= start:
         return last
-    return name, path.open_unpacked(compression, _BUFFER_BYTES)[0]
+    return name, path.open_unpacked("gzip", _BUFFER_BYTES)[0]
