@@ -16,7 +16,8 @@ from tfshards.loader.tensors.stages import (
 
 # Larger records are read unbuffered: copying them out of a buffer takes longer than a system call.
 _BUFFERED_BYTES = 16 << 10
-_BUFFER_BYTES = 1 << 16
+# Buffers of the runs of lanes, many of which are open; and of the others, whose neighbors are more.
+_BUFFER_BYTES, _STREAM_BUFFER_BYTES = 1 << 16, 1 << 18
 # By steps, the chunks that are read at the same time; and the groups of records that are read by ``Frames``.
 _OPEN = 2
 
@@ -61,7 +62,9 @@ def _read(
 ) -> tf.data.Dataset:
     """Return ``(begin, end, records)`` of each group of a chunk."""
     lacking = tf.data.Dataset.from_tensors(MISSING).repeat()
-    buffer_bytes = _BUFFER_BYTES if feed.plan.record_bytes < _BUFFERED_BYTES else 0
+    buffer_bytes = _BUFFER_BYTES if feed.plan.order.lanes else _STREAM_BUFFER_BYTES
+    if feed.plan.record_bytes >= _BUFFERED_BYTES:
+        buffer_bytes = 0
 
     def of_interval(file: tf.Tensor, offset: tf.Tensor, count: tf.Tensor) -> tf.data.Dataset:
         # a file that ends early must not move what comes after it
