@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TypeVar
 
 from tfshards.schemas.digests import bytes_digest
@@ -11,6 +11,7 @@ from tfshards.schemas.index import (
     MAX_LINE,
     IntArray,
     RecordIndex,
+    holds_any,
     labels_size,
     parse_index,
     parse_keys,
@@ -60,13 +61,20 @@ def read_labels(root: AnyPath, shard: Shard) -> tuple[IntArray | None, list[Prob
     )
 
 
-def read_keys(root: AnyPath, shard: Shard) -> tuple[list[bytes] | None, list[Problem]]:
-    """Return the keys of a shard of the dataset in ``root``, or None and what is wrong with them."""
+def read_keys(
+    root: AnyPath, shard: Shard, few: Collection[bytes] = ()
+) -> tuple[list[bytes] | None, list[Problem]]:
+    """Return the keys of a shard of the dataset in ``root``, or None and what is wrong with them.
+
+    If a ``few`` keys are looked for, and the shard has none of them, the list is empty.
+    """
     # each record holds its key, and the frame has room for the separator
     path, most = shard.keys_path, shard.record_bytes
-    return _read(
-        root / path, path, most, shard.keys_digest, lambda data: parse_keys(data, shard.num_examples, path)
-    )
+
+    def parse(data: bytes) -> list[bytes]:
+        return [] if few and not holds_any(data, few) else parse_keys(data, shard.num_examples, path)
+
+    return _read(root / path, path, most, shard.keys_digest, parse)
 
 
 def _read(

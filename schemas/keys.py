@@ -21,6 +21,8 @@ KeyHashes: TypeAlias = npt.NDArray[np.void]
 _HASH_BYTES = 16
 # Shards whose keys are read ahead: they are in memory together.
 _AHEAD = 4
+# Keys that are looked for in the bytes of a file, one after another.
+_FEW = 8
 
 
 def hash_key(key: bytes) -> bytes:
@@ -33,15 +35,17 @@ def hash_array(hashes: Iterable[bytes]) -> KeyHashes:
     return np.frombuffer(b"".join(hashes), dtype=f"V{_HASH_BYTES}")
 
 
-def each_shard(root: AnyPath, shards: Sequence[Shard]) -> Iterator[tuple[Shard, list[bytes]]]:
-    """Yield each shard of a dataset with keys, and the keys of its records in order.
+def each_shard(
+    root: AnyPath, shards: Sequence[Shard], few: Collection[bytes] = ()
+) -> Iterator[tuple[Shard, list[bytes]]]:
+    """Yield each shard of a dataset with keys, and the keys of its records in order; see ``read_keys``.
 
     The keys of five shards are in memory at a time: some 70 bytes for a key of 30 bytes.
 
     Raises:
         FormatError: a file of keys is missing or damaged.
     """
-    read = in_flight(lambda shard: read_keys(root, shard), shards, _AHEAD)
+    read = in_flight(lambda shard: read_keys(root, shard, few), shards, _AHEAD)
     for shard, (keys, problems) in zip(shards, read, strict=True):
         if keys is None:
             verb = f"tfshards verify {root} --repair"
@@ -58,7 +62,7 @@ def occurrences(
         FormatError: a file of keys is missing or damaged.
     """
     wanted, first = frozenset(keys), 0
-    for shard, of_shard in each_shard(root, shards):
+    for shard, of_shard in each_shard(root, shards, wanted if len(wanted) <= _FEW else ()):
         # far faster than a loop, and most shards have none of a few keys
         if not wanted.isdisjoint(of_shard):
             yield from ((number, key) for number, key in enumerate(of_shard, first) if key in wanted)
