@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import warnings
 from itertools import chain
 from pathlib import Path
 
@@ -124,6 +125,22 @@ def test_reading_everything_as_one_of_several_workers_raises_a_warning(dataset, 
         loader.load(dataset, batch_size=4)
 
 
+@pytest.mark.parametrize(
+    ("config", "options", "reason"),
+    [
+        (cluster("worker", 0, worker=2), {"worker": loader.Worker()}, "it is meant"),
+        (cluster("worker", 0, worker=1), {}, "there is one worker"),
+        (cluster("evaluator", 0, worker=2, evaluator=1), {}, "an evaluator reads for itself"),
+        (cluster("chief", 0, chief=1, worker=2, ps=1), {}, "a coordinator may read for itself"),
+    ],
+)
+def test_reading_everything_raises_no_warning_if_it_is_right(dataset, monkeypatch, config, options, reason):
+    monkeypatch.setenv("TF_CONFIG", config["TF_CONFIG"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(loader.load(dataset, batch_size=4, **options)) == 5, reason
+
+
 class TwoReplicas(tf.distribute.Strategy):
     """A fake strategy, which is refused before it is used."""
 
@@ -190,7 +207,7 @@ def test_the_steps_are_even_and_each_example_comes_exactly_once(two, numbered, n
 
 def test_workers_read_their_index_and_reading_everything_on_each_raises_a_warning(two):
     found, stderr = two
-    assert [worker["worker"] for worker in found] == [*range(len(found))]
+    assert [worker["worker"] for worker in found] == [[index, len(found)] for index in range(len(found))]
     for worker in found:
         outside, in_scope = worker["warned"]
         message = r" 2 workers, but load\(\) without worker= .* use loader\.distribute"
