@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -232,8 +232,22 @@ class RemotePath(Stored):
 
     def unlink(self, missing_ok: bool = False) -> None:
         """Remove the object; not all stores report a missing one, so that it is never an error."""
-        with suppress(FileNotFoundError), as_os_errors(self):
-            self.store.delete(self.key)
+        self._delete([self.key])
+
+    def _delete(self, keys: list[str]) -> None:
+        """Remove objects of the bucket by few requests; some may be missing."""
+        with as_os_errors(self):
+            try:
+                if keys:
+                    self.store.delete(keys)
+            except FileNotFoundError:
+                # another process removes the same objects; the others of these remain
+                for key in keys:
+                    with suppress(FileNotFoundError):
+                        self.store.delete(key)
+
+    def delete_files(self, names: Iterable[str]) -> None:
+        self._delete([(self / name).key for name in names])
 
     def delete_tree(self, last: str = "") -> None:
         self.delete_files(name for name in self.sizes_below() if name != last)
