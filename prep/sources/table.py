@@ -152,7 +152,7 @@ def read_table(path: str | os.PathLike[str], dropped: Collection[str], *, follow
         is_scattered=not where.is_dir() and len({path.parent for path in paths}) > 1,
         where=str(where),
         class_names=class_names,
-        warnings=(*lines, *warnings),
+        warnings=(*_missing_parts(paths), *lines, *warnings),
         # by convention the folder belongs to its metadata
         owns_root=where.name in METADATA_NAMES,
         unread=tuple(name for name in names if name in dropped),
@@ -226,7 +226,9 @@ def _find(path: AnyPath) -> tuple[AnyPath, list[AnyPath]]:
     if metadata:
         return path, [path / metadata[0]]
     paths = _of_one_suffix(path, [path / name for name in path.sizes_below() if "/." not in f"/{name}"])
-    _check_no_missing(path, paths)
+    for line in _missing_parts(paths):
+        pattern = path / f"*{paths[0].suffix}"
+        raise InputError(f"{path}: {line}; add them, or name those to build by a pattern, as {pattern}")
     return path, paths
 
 
@@ -242,18 +244,17 @@ def _of_one_suffix(path: AnyPath, found: Sequence[AnyPath]) -> list[AnyPath]:
     return tables
 
 
-def _check_no_missing(root: AnyPath, paths: Sequence[AnyPath]) -> None:
-    """Raise InputError if files of a series, such as ``train-*-of-00002``, are missing."""
+def _missing_parts(paths: Sequence[AnyPath]) -> list[str]:
+    """Return a line for each series of files, such as ``train-*-of-00002``, of which files are missing."""
     series: dict[tuple[AnyPath, str, str], set[int]] = {}
     for path in paths:
         if shard := _SHARD.fullmatch(path.stem):
             series.setdefault((path.parent, shard["split"], shard["count"]), set()).add(int(shard["index"]))
-    for (folder, split, count), indices in series.items():
-        if len(indices) < int(count):
-            raise InputError(
-                f"{root}: {int(count) - len(indices):,} of the files {folder}/{split}-*-of-{count} are "
-                f"missing; add them, or name those to build by a pattern, as {root}/*{paths[0].suffix}"
-            )
+    return [
+        f"{int(count) - len(indices):,} of the {int(count):,} files {folder}/{split}-*-of-{count} are missing"
+        for (folder, split, count), indices in series.items()
+        if len(indices) < int(count)
+    ]
 
 
 def _split_of(path: AnyPath) -> str:
